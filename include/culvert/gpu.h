@@ -1,0 +1,855 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/**
+ * @file gpu.h
+ * GPU work as futures: devices, streams, buffers, kernels, sequences.
+ *
+ * No CUDA header is needed: driver handles are named by their struct tags, the same types as
+ * CUstream, CUcontext and the runtime's cudaStream_t.
+ *
+ * SEQUENCES. Work is submitted as sequences: a list of operations for one stream that is built, then
+ * submitted as a whole, with one future. A sequence fails as a whole: the first error while it is
+ * built makes the rest no-ops, nothing is submitted, and its future rejects with that error. A driver
+ * error midway rejects after the part that was enqueued is over. Failure travels by culvert_seq_wait
+ * and culvert_then, never by stream order.
+ *
+ * MEMORY. Raw memory given to an operation (`src`, `dst`) is borrowed until the operation's own
+ * future settles; buffers are held by the work that uses them, so they may be released at once. A
+ * future of device work settles only when that work is over, also when something downstream was
+ * cancelled or timed out.
+ *
+ * NOTHING BLOCKS. No call here blocks the loop's thread, but those marked "start-up". What does not
+ * fit into the driver's queues waits in the library, in order.
+ *
+ * THREADS. All of it belongs to the loop's thread, except what is marked "Thread: any". The calling
+ * thread's current CUDA context is the same after each call as before it.
+ */
+#ifndef CULVERT_GPU_H
+#define CULVERT_GPU_H
+
+#include "culvert/error.h"
+#include "culvert/future.h"
+#include "culvert/version.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUctx_st;
+struct CUstream_st;
+
+/** A device, as one binding uses it. Since 0.1.0. */
+typedef struct culvert_gpu culvert_gpu;
+/** A queue of device work, in order. Since 0.1.0. */
+typedef struct culvert_stream culvert_stream;
+/** Memory of a device, or pinned memory of the host. Since 0.1.0. */
+typedef struct culvert_buffer culvert_buffer;
+/** Loaded device code. Since 0.1.0. */
+typedef struct culvert_module culvert_module;
+/** A function of a module that can be launched. Since 0.1.0. */
+typedef struct culvert_kernel culvert_kernel;
+/** Work for one stream that is being built. Since 0.1.0. */
+typedef struct culvert_seq culvert_seq;
+
+/* ----------------------------------------------------------------- devices ---- */
+
+/** Options of a device. Zero means the default, for each member. Since 0.1.0. */
+typedef struct culvert_gpu_options {
+    size_t struct_size;      /**< sizeof(culvert_gpu_options) */
+    size_t device_reserve;   /**< bytes of device memory taken at open; default 0 */
+    size_t pinned_reserve;   /**< bytes of pinned memory taken at open; default 8 MiB, at least that
+                                  much is needed for copies of ordinary memory */
+    size_t device_limit;     /**< bytes of device memory at most; default: what the device has */
+    size_t pinned_limit;     /**< bytes of pinned memory at most; default 1 GiB */
+    unsigned streams;        /**< streams of the pool (culvert_stream_pick) a priority; default 4 */
+    struct CUctx_st *context; /**< borrowed: a context of this device made elsewhere; NULL: the
+                                  primary context, which the CUDA runtime uses too */
+    /** A call of the driver has not returned for `seconds`: the loop's thread is stuck in it. Called
+        on a thread of the library's own, at most once a call that hangs; it must not call Culvert or
+        CUDA. */
+    void (*on_stall)(const char *call, double seconds, void *arg);
+    void *on_stall_arg; /**< given to on_stall */
+} culvert_gpu_options;
+
+/** Options that mean the defaults. Since 0.1.0. */
+#define CULVERT_GPU_OPTIONS_INIT \
+    { sizeof(culvert_gpu_options), 0, 0, 0, 0, 0, NULL, NULL, NULL }
+
+/** The state of a device. Since 0.1.0. */
+typedef enum culvert_gpu_health {
+    CULVERT_GPU_OK = 0,
+    CULVERT_GPU_STALLED = 1, /**< a call of the driver has not returned for a second or more */
+    CULVERT_GPU_LOST = 2     /**< a sticky error: everything pending was rejected, new work is too */
+} culvert_gpu_health;
+
+/** What a device is. Since 0.1.0. */
+typedef struct culvert_gpu_description {
+    size_t struct_size;              /**< set by the caller: sizeof(culvert_gpu_description) */
+    char name[128];                  /**< as the driver names it */
+    char pci_bus_id[32];             /**< domain:bus:device.function; empty if there is none */
+    unsigned char uuid[16];          /**< as the driver reports it */
+    int ordinal;                     /**< the number it was opened by */
+    int simulated;                   /**< 1: the simulated driver, 0: a real one */
+    int driver_version;              /**< 1000 x major + 10 x minor, as cuDriverGetVersion */
+    char driver[128];                /**< the library that was loaded */
+    int compute_major;               /**< compute capability */
+    int compute_minor;               /**< compute capability */
+    unsigned multiprocessors;        /**< how many */
+    unsigned warp_size;              /**< threads */
+    unsigned max_threads_per_block;  /**< limit of the product of a block's sizes */
+    unsigned max_block[3];           /**< limits of a block's sizes */
+    unsigned max_grid[3];            /**< limits of a grid's sizes */
+    unsigned max_shared_bytes;       /**< shared memory of a block without opting in */
+    unsigned max_shared_optin_bytes; /**< shared memory of a block at most */
+    unsigned long long total_bytes;  /**< memory of the device */
+    int priority_least;              /**< stream priority of CULVERT_PRIORITY_LOW */
+    int priority_greatest;           /**< stream priority of CULVERT_PRIORITY_HIGH */
+} culvert_gpu_description;
+
+/**
+ * How many devices the driver shows. Opens the driver if it is not open.
+ *
+ * @param loop borrowed; its options (or CULVERT_DRIVER) name the driver.
+ * @param err filled on failure; may be NULL.
+ * @return the count, at least 1; or a negative code: CULVERT_ENODRIVER, CULVERT_ENODEVICE,
+ *         CULVERT_EINVAL (no such driver name), CULVERT_EDRIVER, CULVERT_ENOMEM, CULVERT_ESHUTDOWN,
+ *         CULVERT_EFORKED.
+ * Thread: loop. Start-up: may block. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API int culvert_gpu_count(culvert_loop *loop, culvert_error *err);
+
+/**
+ * Opens a device for a binding.
+ *
+ * @param loop borrowed.
+ * @param ordinal from 0, as the driver counts (CUDA_VISIBLE_DEVICES is the driver's matter).
+ * @param options borrowed for the call; NULL for the defaults.
+ * @param err filled on failure; may be NULL.
+ * @return the device, to be given to culvert_gpu_close; NULL on failure: CULVERT_ENODRIVER,
+ *         CULVERT_ENODEVICE (no such ordinal), CULVERT_EINVAL, CULVERT_ENOMEM, CULVERT_EDRIVER,
+ *         CULVERT_EDEVICELOST, CULVERT_ESHUTDOWN, CULVERT_EFORKED.
+ * Thread: loop. Start-up: may block (a context takes up to some 100 ms). Re-entrant: yes.
+ * Since 0.1.0.
+ */
+CULVERT_API culvert_gpu *culvert_gpu_open(culvert_loop *loop, int ordinal,
+                                          const culvert_gpu_options *options, culvert_error *err);
+CULVERT_API culvert_gpu *culvert_gpu_open_at(const char *where, culvert_loop *loop, int ordinal,
+                                             const culvert_gpu_options *options,
+                                             culvert_error *err);
+
+/**
+ * Gives a device handle up. The device lives until its last stream, buffer and module is gone and
+ * what is in flight is over; new work on it rejects with CULVERT_ESHUTDOWN.
+ *
+ * @param gpu consumed; NULL does nothing.
+ * Errors: none. Thread: loop, also after culvert_loop_free. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_gpu_close(culvert_gpu *gpu);
+
+/**
+ * What the device is.
+ *
+ * @param gpu borrowed.
+ * @param out filled; its struct_size must be set.
+ * @return CULVERT_OK; CULVERT_EINVAL for a struct_size that is 0 or larger than this library knows;
+ *         CULVERT_EFORKED.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API int culvert_gpu_info(culvert_gpu *gpu, culvert_gpu_description *out);
+
+/**
+ * How the device is.
+ *
+ * @param gpu borrowed.
+ * @return one of culvert_gpu_health; in a child after fork(), CULVERT_EFORKED.
+ * Errors: none. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API int culvert_gpu_state(const culvert_gpu *gpu);
+
+/**
+ * The binding of a device.
+ *
+ * @param gpu borrowed.
+ * @return borrowed.
+ * Errors: none. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API culvert_loop *culvert_gpu_loop(culvert_gpu *gpu);
+
+/**
+ * Asks to be told, once, that the device is lost.
+ *
+ * @param gpu borrowed.
+ * @param fn called on the loop, on a later turn, after everything pending was rejected; err names the
+ *        oldest unfinished operations. If the device is lost already it is called on the next turn.
+ * @param arg given to fn.
+ * @param arg_free releases arg, once: after fn, or when the device goes; may be NULL.
+ * A second call takes the place of the first, whose arg is released.
+ * Errors: none. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_gpu_on_lost(culvert_gpu *gpu,
+                                     void (*fn)(culvert_gpu *gpu, const culvert_error *err,
+                                                void *arg),
+                                     void *arg, culvert_free_fn *arg_free);
+
+/* ----------------------------------------------------------------- streams ---- */
+
+/** Priorities of streams: mapped on the range that the device has. Since 0.1.0. */
+typedef enum culvert_priority {
+    CULVERT_PRIORITY_LOW = -1,
+    CULVERT_PRIORITY_NORMAL = 0,
+    CULVERT_PRIORITY_HIGH = 1
+} culvert_priority;
+
+/** Options of a stream. Zero means the default, for each member. Since 0.1.0. */
+typedef struct culvert_stream_options {
+    size_t struct_size; /**< sizeof(culvert_stream_options) */
+    int priority;       /**< culvert_priority */
+    size_t max_queued;  /**< sequences that may wait in the library; one more rejects with
+                             CULVERT_EAGAIN. Default: no limit */
+} culvert_stream_options;
+
+/** Options that mean the defaults. Since 0.1.0. */
+#define CULVERT_STREAM_OPTIONS_INIT \
+    { sizeof(culvert_stream_options), 0, 0 }
+
+/**
+ * A stream of one's own. It never synchronises with the legacy default stream.
+ *
+ * @param gpu borrowed.
+ * @param options borrowed for the call; NULL for the defaults.
+ * @param err filled on failure; may be NULL.
+ * @return the stream, one reference; NULL on failure: CULVERT_EINVAL, CULVERT_ENOMEM,
+ *         CULVERT_EDRIVER, CULVERT_EDEVICELOST, CULVERT_ESHUTDOWN, CULVERT_EFORKED.
+ * Thread: loop. Start-up (creating one takes some 10 us, more while others are busy).
+ * Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API culvert_stream *culvert_stream_new(culvert_gpu *gpu,
+                                               const culvert_stream_options *options,
+                                               culvert_error *err);
+CULVERT_API culvert_stream *culvert_stream_new_at(const char *where, culvert_gpu *gpu,
+                                                  const culvert_stream_options *options,
+                                                  culvert_error *err);
+
+/**
+ * The least loaded stream of the device's pool: none whose first sequence waits for something, if it
+ * can. The pool has culvert_gpu_options.streams streams a priority, made when first needed; where the
+ * driver gives fewer, those are shared, with a warning to on_log.
+ *
+ * @param gpu borrowed.
+ * @param priority culvert_priority.
+ * @param err filled on failure; may be NULL.
+ * @return a new reference; NULL on failure, as culvert_stream_new.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API culvert_stream *culvert_stream_pick(culvert_gpu *gpu, int priority,
+                                                culvert_error *err);
+CULVERT_API culvert_stream *culvert_stream_pick_at(const char *where, culvert_gpu *gpu,
+                                                   int priority, culvert_error *err);
+
+/**
+ * The driver's handle, for libraries that take one.
+ *
+ * Work put there by others is in stream order, but the library only knows of its end through
+ * culvert_stream_done.
+ *
+ * @param stream borrowed.
+ * @return borrowed: valid as long as the stream; NULL after the device was lost or closed.
+ * Errors: none. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API struct CUstream_st *culvert_stream_native(culvert_stream *stream);
+
+/**
+ * The device of a stream.
+ *
+ * @param stream borrowed.
+ * @return borrowed.
+ * Errors: none. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API culvert_gpu *culvert_stream_gpu(culvert_stream *stream);
+
+/**
+ * How many sequences are at least partly in the driver and not seen to be over.
+ *
+ * @param stream borrowed.
+ * @return the count.
+ * Errors: none. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API size_t culvert_stream_in_flight(const culvert_stream *stream);
+
+/**
+ * How many sequences wait in the library, none of their work in the driver.
+ *
+ * @param stream borrowed.
+ * @return the count.
+ * Errors: none. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API size_t culvert_stream_queued(const culvert_stream *stream);
+
+/**
+ * One more reference.
+ *
+ * @param stream borrowed.
+ * @return the same stream.
+ * Errors: none. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API culvert_stream *culvert_stream_ref(culvert_stream *stream);
+
+/**
+ * One reference less. Work that was submitted goes on.
+ *
+ * @param stream consumed; NULL does nothing.
+ * Errors: none. Thread: loop, also after culvert_loop_free. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_stream_unref(culvert_stream *stream);
+
+/**
+ * Resolves when all work so far is over, whoever put it there.
+ *
+ * @param stream borrowed.
+ * @return the future; value NULL. Rejected: CULVERT_EDEVICELOST, CULVERT_ENOMEM, CULVERT_EAGAIN,
+ *         CULVERT_ESHUTDOWN, CULVERT_EFORKED, CULVERT_EINVAL (the stream is being captured by somebody).
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_stream_done(culvert_stream *stream);
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_stream_done_at(const char *where,
+                                                                     culvert_stream *stream);
+
+/* ----------------------------------------------------------------- buffers ---- */
+
+/**
+ * Memory of the device, 256-byte aligned, contents undefined.
+ *
+ * @param gpu borrowed.
+ * @param bytes 0 is allowed.
+ * @param err filled on failure; may be NULL.
+ * @return the buffer, one reference; NULL on failure: CULVERT_ENOMEM (the message has the figures),
+ *         CULVERT_EOVERFLOW, CULVERT_EDRIVER, CULVERT_EDEVICELOST, CULVERT_ESHUTDOWN, CULVERT_EFORKED.
+ * Thread: loop. Start-up: blocks about a millisecond when the heap has to grow. Re-entrant: yes.
+ * Since 0.1.0.
+ */
+CULVERT_API culvert_buffer *culvert_buffer_new(culvert_gpu *gpu, size_t bytes, culvert_error *err);
+CULVERT_API culvert_buffer *culvert_buffer_new_at(const char *where, culvert_gpu *gpu, size_t bytes,
+                                                  culvert_error *err);
+
+/**
+ * Pinned memory of the host, 256-byte aligned, contents undefined: the device copies to and from it
+ * at full speed, without staging.
+ *
+ * Parameters, result, errors and thread as culvert_buffer_new. Start-up: blocks 0.5 ms for each MB by
+ * which the pool has to grow. Since 0.1.0.
+ */
+CULVERT_API culvert_buffer *culvert_host_buffer_new(culvert_gpu *gpu, size_t bytes,
+                                                    culvert_error *err);
+CULVERT_API culvert_buffer *culvert_host_buffer_new_at(const char *where, culvert_gpu *gpu,
+                                                       size_t bytes, culvert_error *err);
+
+/**
+ * The size of a buffer.
+ *
+ * @param buffer borrowed.
+ * @return bytes, as asked for.
+ * Errors: none. Thread: any. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API size_t culvert_buffer_size(const culvert_buffer *buffer);
+
+/**
+ * The host address of a host buffer.
+ *
+ * @param buffer borrowed.
+ * @return borrowed: valid as long as the buffer; NULL for a buffer of the device.
+ * Errors: none. Thread: any. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void *culvert_buffer_data(const culvert_buffer *buffer);
+
+/**
+ * The device address of a buffer (of a host buffer too: what a kernel uses to reach it).
+ *
+ * @param buffer borrowed.
+ * @return the address.
+ * Errors: none. Thread: any. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API unsigned long long culvert_buffer_address(const culvert_buffer *buffer);
+
+/**
+ * One more reference.
+ *
+ * @param buffer borrowed.
+ * @return the same buffer.
+ * Errors: none. Thread: any. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API culvert_buffer *culvert_buffer_ref(culvert_buffer *buffer);
+
+/**
+ * One reference less. The memory is used again when the last work that uses it is over.
+ *
+ * @param buffer consumed; NULL does nothing.
+ * Errors: none. Thread: any. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_buffer_unref(culvert_buffer *buffer);
+
+/* ----------------------------------------------------------------- kernels ---- */
+
+/** Device code built into the program by culvert_add_kernels. Since 0.1.0. */
+typedef struct culvert_image {
+    size_t struct_size;     /**< sizeof(culvert_image) */
+    const char *name;       /**< for messages */
+    const void *fatbin;     /**< for a real device; NULL: built without nvcc */
+    size_t fatbin_bytes;    /**< its size */
+    const void *sim_module; /**< for the simulator; NULL: not built for it */
+} culvert_image;
+
+/**
+ * Loads device code. It runs on a thread of the device's own, but the driver stalls launches
+ * meanwhile (until running kernels end): load before service begins.
+ *
+ * @param gpu borrowed.
+ * @param image borrowed: it must live as long as the module (it is static when made by
+ *        culvert_add_kernels).
+ * @return the future; its value is a culvert_module * (one reference: take it, or take a reference by
+ *         keeping the future). Its kernels are loaded eagerly. Rejected: CULVERT_EINVAL (not an image),
+ *         CULVERT_ENOTSUP (not built for this device or driver; the message has the versions and the
+ *         driver's log), CULVERT_ENOMEM, CULVERT_EDRIVER, CULVERT_EDEVICELOST, CULVERT_ESHUTDOWN,
+ *         CULVERT_EFORKED.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_module_load(culvert_gpu *gpu,
+                                                                  const culvert_image *image);
+CULVERT_API CULVERT_NODISCARD culvert_future *
+culvert_module_load_at(const char *where, culvert_gpu *gpu, const culvert_image *image);
+
+/**
+ * A kernel of a module.
+ *
+ * @param module borrowed.
+ * @param name borrowed: the function's name (extern "C" in the source).
+ * @param err filled on failure; may be NULL.
+ * @return borrowed: it lives as long as the module; NULL on failure: CULVERT_EINVAL (no such kernel;
+ *         the message has the module's name), CULVERT_ENOMEM, CULVERT_EDRIVER, CULVERT_EDEVICELOST,
+ *         CULVERT_ESHUTDOWN, CULVERT_EFORKED.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API culvert_kernel *culvert_module_kernel(culvert_module *module, const char *name,
+                                                  culvert_error *err);
+CULVERT_API culvert_kernel *culvert_module_kernel_at(const char *where, culvert_module *module,
+                                                     const char *name, culvert_error *err);
+
+/**
+ * One reference less. Work that was submitted holds the module until it is over.
+ *
+ * @param module consumed; NULL does nothing.
+ * Errors: none. Thread: loop, also after culvert_loop_free. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_module_unref(culvert_module *module);
+
+/** How a kernel is launched. Since 0.1.0. */
+typedef struct culvert_grid {
+    unsigned blocks[3];    /**< zero y or z means 1; blocks[0] == 0: nothing to do, which succeeds in
+                                stream order */
+    unsigned threads[3];   /**< of a block; zero y or z means 1; threads[0] == 0: CULVERT_EINVAL */
+    unsigned shared_bytes; /**< dynamic shared memory of a block */
+    unsigned flags;        /**< 0 */
+    unsigned cluster[3];   /**< 0 */
+    unsigned reserved[3];  /**< 0 */
+} culvert_grid;
+
+/** What a culvert_arg is. Since 0.1.0. */
+typedef enum culvert_arg_kind {
+    CULVERT_ARG_INLINE = 1, /**< a value of at most 8 bytes, in `value` */
+    CULVERT_ARG_COPY = 2,   /**< `bytes` bytes at `data`, copied at the call */
+    CULVERT_ARG_BUFFER = 3  /**< the device address of `buffer` + `offset`; the work holds it */
+} culvert_arg_kind;
+
+/** An argument of a kernel; made by the macros below. Since 0.1.0. */
+typedef struct culvert_arg {
+    unsigned kind;          /**< culvert_arg_kind */
+    unsigned bytes;         /**< size of the value */
+    const void *data;       /**< CULVERT_ARG_COPY */
+    culvert_buffer *buffer; /**< CULVERT_ARG_BUFFER; NULL: a null pointer */
+    size_t offset;          /**< CULVERT_ARG_BUFFER: in bytes */
+    unsigned char value[8]; /**< CULVERT_ARG_INLINE */
+} culvert_arg;
+
+/* ----------------------------------------------------------------- sequences -- */
+
+/**
+ * Begins a sequence.
+ *
+ * @param stream borrowed; the sequence holds it.
+ * @return the sequence, to be consumed by culvert_seq_submit or culvert_seq_drop. Never NULL: where it
+ *         could not be made, the error comes with the future of culvert_seq_submit.
+ * Errors: none here. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API CULVERT_NODISCARD culvert_seq *culvert_seq_begin(culvert_stream *stream);
+CULVERT_API CULVERT_NODISCARD culvert_seq *culvert_seq_begin_at(const char *where,
+                                                                culvert_stream *stream);
+
+/**
+ * The sequence starts only when a future has resolved; if that rejects, so does the sequence, with the
+ * same error, and (but for the case below) none of it runs.
+ *
+ * Where `future` is the own future of a sequence (or a culvert_all of such) that is wholly in the
+ * driver and owes no work to the host, the device waits, without a detour through the loop. Otherwise
+ * the sequence is held in the library, and later ones of its stream behind it. Where the device waits
+ * and the awaited work fails, this sequence has run, and rejects.
+ *
+ * @param seq borrowed.
+ * @param future consumed; of the same binding (else CULVERT_EINVAL).
+ * Errors: with the future of culvert_seq_submit. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_seq_wait(culvert_seq *seq, culvert_future *future);
+CULVERT_API void culvert_seq_wait_at(const char *where, culvert_seq *seq, culvert_future *future);
+
+/**
+ * Copies from the host's memory into a buffer.
+ *
+ * @param seq borrowed.
+ * @param dst borrowed for the call; held by the work.
+ * @param dst_offset in bytes.
+ * @param src borrowed until the sequence's future settled: it is read at any time between submit and
+ *        then, and must not change meanwhile. Ordinary memory is staged through pinned memory of the
+ *        library; the data of a host buffer is copied from directly.
+ * @param bytes 0 is allowed (src may then be NULL).
+ * Errors, with the future of culvert_seq_submit: CULVERT_EINVAL (runs past the end of the buffer, a
+ * buffer of another device, src is NULL), CULVERT_EOVERFLOW, CULVERT_ENOMEM. Thread: loop.
+ * Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_seq_upload(culvert_seq *seq, culvert_buffer *dst, size_t dst_offset,
+                                    const void *src, size_t bytes);
+CULVERT_API void culvert_seq_upload_at(const char *where, culvert_seq *seq, culvert_buffer *dst,
+                                       size_t dst_offset, const void *src, size_t bytes);
+
+/**
+ * Copies from a buffer into the host's memory.
+ *
+ * @param seq borrowed.
+ * @param dst borrowed until the sequence's future settled, on every path: it may be written until
+ *        then, and holds the result when the future resolved.
+ * @param src borrowed for the call; held by the work.
+ * @param src_offset in bytes.
+ * @param bytes 0 is allowed (dst may then be NULL).
+ * Errors, thread, re-entrancy: as culvert_seq_upload. Since 0.1.0.
+ */
+CULVERT_API void culvert_seq_download(culvert_seq *seq, void *dst, culvert_buffer *src,
+                                      size_t src_offset, size_t bytes);
+CULVERT_API void culvert_seq_download_at(const char *where, culvert_seq *seq, void *dst,
+                                         culvert_buffer *src, size_t src_offset, size_t bytes);
+
+/**
+ * Copies from one buffer to another, device or host on either side.
+ *
+ * @param seq borrowed.
+ * @param dst,src borrowed for the call; held by the work. Ranges of one buffer must not overlap.
+ * @param dst_offset,src_offset in bytes.
+ * @param bytes 0 is allowed.
+ * Errors, thread, re-entrancy: as culvert_seq_upload. Since 0.1.0.
+ */
+CULVERT_API void culvert_seq_copy(culvert_seq *seq, culvert_buffer *dst, size_t dst_offset,
+                                  culvert_buffer *src, size_t src_offset, size_t bytes);
+CULVERT_API void culvert_seq_copy_at(const char *where, culvert_seq *seq, culvert_buffer *dst,
+                                     size_t dst_offset, culvert_buffer *src, size_t src_offset,
+                                     size_t bytes);
+
+/**
+ * Fills part of a buffer with a pattern.
+ *
+ * @param seq borrowed.
+ * @param dst borrowed for the call; held by the work.
+ * @param dst_offset in bytes; a multiple of pattern_bytes.
+ * @param bytes a multiple of pattern_bytes; 0 is allowed.
+ * @param pattern its lowest pattern_bytes bytes, lowest byte first.
+ * @param pattern_bytes 1, 2 or 4.
+ * Errors, thread, re-entrancy: as culvert_seq_upload. Since 0.1.0.
+ */
+CULVERT_API void culvert_seq_fill(culvert_seq *seq, culvert_buffer *dst, size_t dst_offset,
+                                  size_t bytes, uint32_t pattern, unsigned pattern_bytes);
+CULVERT_API void culvert_seq_fill_at(const char *where, culvert_seq *seq, culvert_buffer *dst,
+                                     size_t dst_offset, size_t bytes, uint32_t pattern,
+                                     unsigned pattern_bytes);
+
+/**
+ * Launches a kernel.
+ *
+ * @param seq borrowed.
+ * @param kernel borrowed for the call; its module is held by the work.
+ * @param grid borrowed for the call.
+ * @param args,nargs borrowed for the call, values copied; normally CULVERT_ARGS(...), or NULL, 0 for a
+ *        kernel without parameters. Count and sizes are checked where the driver tells them.
+ * Errors, with the future of culvert_seq_submit: CULVERT_EINVAL (a limit of the device or kernel, with
+ * the figures; wrong number or size of arguments; a buffer of another device), CULVERT_ENOMEM.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_seq_launch(culvert_seq *seq, culvert_kernel *kernel,
+                                    const culvert_grid *grid, const culvert_arg *args,
+                                    size_t nargs);
+CULVERT_API void culvert_seq_launch_at(const char *where, culvert_seq *seq, culvert_kernel *kernel,
+                                       const culvert_grid *grid, const culvert_arg *args,
+                                       size_t nargs);
+
+/** How many driver operations a culvert_seq_call counts as, unless culvert_seq_call_weighted says. */
+#define CULVERT_CALL_WEIGHT 16
+
+/**
+ * Calls a function that puts work of its own on the stream: cuBLAS, cuFFT, NCCL, own launches.
+ *
+ * @param seq borrowed.
+ * @param enqueue called once, on the loop's thread, during culvert_seq_submit or later, with the
+ *        device's context current, in the thread's normal capture mode. It must not block, and must
+ *        call Culvert's functions marked "Thread: any" only. It returns 0, or a CUresult or the
+ *        library's status: the sequence then rejects with CULVERT_EDRIVER and that as `native`.
+ * @param arg given to enqueue.
+ * @param arg_free releases arg, once: after the work is over, or if enqueue will not be called; may be
+ *        NULL.
+ * Errors: with the future of culvert_seq_submit. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_seq_call(culvert_seq *seq, int (*enqueue)(struct CUstream_st *, void *arg),
+                                  void *arg, culvert_free_fn *arg_free);
+CULVERT_API void culvert_seq_call_at(const char *where, culvert_seq *seq,
+                                     int (*enqueue)(struct CUstream_st *, void *arg), void *arg,
+                                     culvert_free_fn *arg_free);
+
+/**
+ * As culvert_seq_call, for a function that enqueues more or less than CULVERT_CALL_WEIGHT launches,
+ * copies and fills.
+ *
+ * @param weight how many at most; 1 to 256.
+ * Errors: CULVERT_EINVAL for another weight; else as culvert_seq_call. Since 0.1.0.
+ */
+CULVERT_API void culvert_seq_call_weighted(culvert_seq *seq,
+                                           int (*enqueue)(struct CUstream_st *, void *arg),
+                                           void *arg, culvert_free_fn *arg_free, unsigned weight);
+CULVERT_API void culvert_seq_call_weighted_at(const char *where, culvert_seq *seq,
+                                              int (*enqueue)(struct CUstream_st *, void *arg),
+                                              void *arg, culvert_free_fn *arg_free,
+                                              unsigned weight);
+
+/**
+ * Device memory for this sequence alone. It is the library's again when the sequence is over.
+ *
+ * @param seq borrowed.
+ * @param bytes 0 is allowed.
+ * @return borrowed: valid until the sequence's future settled; NULL where there is no memory (the
+ *         sequence then rejects with CULVERT_ENOMEM; operations on NULL after it are no-ops).
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API culvert_buffer *culvert_seq_scratch(culvert_seq *seq, size_t bytes);
+CULVERT_API culvert_buffer *culvert_seq_scratch_at(const char *where, culvert_seq *seq,
+                                                   size_t bytes);
+
+/**
+ * Holds a buffer that only the work of a culvert_seq_call names.
+ *
+ * @param seq borrowed.
+ * @param buffer borrowed for the call; held until the work is over.
+ * Errors: with the future of culvert_seq_submit. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_seq_use(culvert_seq *seq, culvert_buffer *buffer);
+CULVERT_API void culvert_seq_use_at(const char *where, culvert_seq *seq, culvert_buffer *buffer);
+
+/**
+ * Gives the sequence something to release when it is over: the owner of a `src` or `dst`.
+ *
+ * @param seq borrowed.
+ * @param obj owned by the sequence from now on.
+ * @param obj_free called once with it, on the loop, after the work is over and the future's callbacks
+ *        have run; at once if nothing was submitted.
+ * Errors: with the future of culvert_seq_submit (obj is then released). Thread: loop. Re-entrant: yes.
+ * Since 0.1.0.
+ */
+CULVERT_API void culvert_seq_keep(culvert_seq *seq, void *obj, culvert_free_fn *obj_free);
+CULVERT_API void culvert_seq_keep_at(const char *where, culvert_seq *seq, void *obj,
+                                     culvert_free_fn *obj_free);
+
+/**
+ * Asks for the device time of this sequence: culvert_gpu_seconds of its future.
+ *
+ * @param seq borrowed.
+ * Errors: none. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_seq_timed(culvert_seq *seq);
+
+/**
+ * Submits a sequence: it takes its place in the stream now. An empty one succeeds in stream order.
+ *
+ * Cancelling the future before any of the sequence is in the driver takes it out of the stream. After
+ * that the future settles with the real outcome when the work is over; of a long sequence that is not
+ * wholly in the driver the rest is left out, and it rejects with CULVERT_ECANCELED.
+ *
+ * @param seq consumed.
+ * @return the future; value NULL. Rejected: the first error of building it; CULVERT_EAGAIN
+ *         (max_queued), CULVERT_EDEVICELOST, CULVERT_ENOMEM, CULVERT_ESHUTDOWN, CULVERT_EFORKED at
+ *         once; CULVERT_EDRIVER, CULVERT_EINVAL or what it waited for later.
+ * Thread: loop. Re-entrant: yes; no callback but those of culvert_seq_call runs inside. Since 0.1.0.
+ */
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_seq_submit(culvert_seq *seq);
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_seq_submit_at(const char *where,
+                                                                    culvert_seq *seq);
+
+/**
+ * Gives a sequence up; nothing was submitted.
+ *
+ * @param seq consumed; NULL does nothing.
+ * Errors: none. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_seq_drop(culvert_seq *seq);
+
+/**
+ * The device time of a sequence that was asked for (culvert_seq_timed).
+ *
+ * @param future borrowed; the own future of a sequence.
+ * @return seconds between the start of its first operation and the end of its last; NaN if it is not
+ *         resolved, was not timed, or is not a sequence's.
+ * Errors: none. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API double culvert_gpu_seconds(const culvert_future *future);
+
+/* ------------------------------------------------------- one at a time ---- */
+
+/**
+ * One operation as a sequence of its own: parameters as of the culvert_seq_ function of the same
+ * name, with the stream (borrowed) first; result and errors as culvert_seq_submit.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_upload(culvert_stream *stream,
+                                                             culvert_buffer *dst, size_t dst_offset,
+                                                             const void *src, size_t bytes);
+CULVERT_API CULVERT_NODISCARD culvert_future *
+culvert_upload_at(const char *where, culvert_stream *stream, culvert_buffer *dst, size_t dst_offset,
+                  const void *src, size_t bytes);
+/** As culvert_upload says. Since 0.1.0. */
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_download(culvert_stream *stream, void *dst,
+                                                               culvert_buffer *src,
+                                                               size_t src_offset, size_t bytes);
+CULVERT_API CULVERT_NODISCARD culvert_future *
+culvert_download_at(const char *where, culvert_stream *stream, void *dst, culvert_buffer *src,
+                    size_t src_offset, size_t bytes);
+/** As culvert_upload says. Since 0.1.0. */
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_copy(culvert_stream *stream,
+                                                           culvert_buffer *dst, size_t dst_offset,
+                                                           culvert_buffer *src, size_t src_offset,
+                                                           size_t bytes);
+CULVERT_API CULVERT_NODISCARD culvert_future *
+culvert_copy_at(const char *where, culvert_stream *stream, culvert_buffer *dst, size_t dst_offset,
+                culvert_buffer *src, size_t src_offset, size_t bytes);
+/** As culvert_upload says. Since 0.1.0. */
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_fill(culvert_stream *stream,
+                                                           culvert_buffer *dst, size_t dst_offset,
+                                                           size_t bytes, uint32_t pattern,
+                                                           unsigned pattern_bytes);
+CULVERT_API CULVERT_NODISCARD culvert_future *
+culvert_fill_at(const char *where, culvert_stream *stream, culvert_buffer *dst, size_t dst_offset,
+                size_t bytes, uint32_t pattern, unsigned pattern_bytes);
+/** As culvert_upload says. Since 0.1.0. */
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_launch(culvert_stream *stream,
+                                                             culvert_kernel *kernel,
+                                                             const culvert_grid *grid,
+                                                             const culvert_arg *args, size_t nargs);
+CULVERT_API CULVERT_NODISCARD culvert_future *
+culvert_launch_at(const char *where, culvert_stream *stream, culvert_kernel *kernel,
+                  const culvert_grid *grid, const culvert_arg *args, size_t nargs);
+
+/* ------------------------------------------------------- arguments of kernels -- */
+
+/* The functions behind the macros. Thread: any. Since 0.1.0. */
+static inline culvert_arg culvert_arg_inline(const void *value, unsigned bytes) {
+    culvert_arg arg = { CULVERT_ARG_INLINE, bytes, NULL, NULL, 0, { 0 } };
+    const unsigned char *from = (const unsigned char *)value;
+    for (unsigned i = 0; i < bytes && i < sizeof arg.value; i++)
+        arg.value[i] = from[i];
+    return arg;
+}
+static inline culvert_arg culvert_arg_value(const void *data, size_t bytes) {
+    culvert_arg arg = { CULVERT_ARG_COPY, (unsigned)bytes, data, NULL, 0, { 0 } };
+    return arg;
+}
+static inline culvert_arg culvert_arg_buffer(culvert_buffer *buffer, size_t offset) {
+    culvert_arg arg = { CULVERT_ARG_BUFFER, 8, NULL, buffer, offset, { 0 } };
+    return arg;
+}
+static inline culvert_arg culvert_arg_i32(int32_t v) {
+    return culvert_arg_inline(&v, 4);
+}
+static inline culvert_arg culvert_arg_u32(uint32_t v) {
+    return culvert_arg_inline(&v, 4);
+}
+static inline culvert_arg culvert_arg_i64(int64_t v) {
+    return culvert_arg_inline(&v, 8);
+}
+static inline culvert_arg culvert_arg_u64(uint64_t v) {
+    return culvert_arg_inline(&v, 8);
+}
+static inline culvert_arg culvert_arg_f32(float v) {
+    return culvert_arg_inline(&v, 4);
+}
+static inline culvert_arg culvert_arg_f64(double v) {
+    return culvert_arg_inline(&v, 8);
+}
+
+/** An lvalue of any type, by value: a struct, say. Copied at the call. Since 0.1.0. */
+#define CULVERT_VALUE(lvalue) culvert_arg_value(&(lvalue), sizeof(lvalue))
+#define CULVERT_I32(v) culvert_arg_i32(v) /**< int32_t. Since 0.1.0. */
+#define CULVERT_U32(v) culvert_arg_u32(v) /**< uint32_t. Since 0.1.0. */
+#define CULVERT_I64(v) culvert_arg_i64(v) /**< int64_t. Since 0.1.0. */
+#define CULVERT_U64(v) culvert_arg_u64(v) /**< uint64_t. Since 0.1.0. */
+#define CULVERT_F32(v) culvert_arg_f32(v) /**< float. Since 0.1.0. */
+#define CULVERT_F64(v) culvert_arg_f64(v) /**< double. Since 0.1.0. */
+/** A pointer to a buffer's start; the work holds the buffer. Since 0.1.0. */
+#define CULVERT_BUFFER(buffer) culvert_arg_buffer(buffer, 0)
+/** A pointer into a buffer, `offset` bytes from its start. Since 0.1.0. */
+#define CULVERT_BUFFER_AT(buffer, offset) culvert_arg_buffer(buffer, offset)
+
+#ifdef __cplusplus
+}
+/* In C++ there are no compound literals: an aggregate that lives until the end of the call. */
+template <typename... Args> struct culvert_args_pack_ {
+    culvert_arg args[sizeof...(Args)];
+    static constexpr size_t count = sizeof...(Args);
+};
+template <typename... Args> inline culvert_args_pack_<Args...> culvert_args_make_(Args... args) {
+    return culvert_args_pack_<Args...>{ { args... } };
+}
+#define CULVERT_ARGS(...) \
+    culvert_args_make_(__VA_ARGS__).args, decltype(culvert_args_make_(__VA_ARGS__))::count
+extern "C" {
+#else
+/** The arguments of a kernel, in order: array and count. Since 0.1.0. */
+#define CULVERT_ARGS(...) \
+    (const culvert_arg[]){ __VA_ARGS__ }, \
+        sizeof((const culvert_arg[]){ __VA_ARGS__ }) / sizeof(culvert_arg)
+#endif
+
+#ifndef CULVERT_NO_WHERE
+#define culvert_gpu_open(...) culvert_gpu_open_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_stream_new(...) culvert_stream_new_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_stream_pick(...) culvert_stream_pick_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_stream_done(...) culvert_stream_done_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_buffer_new(...) culvert_buffer_new_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_host_buffer_new(...) culvert_host_buffer_new_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_module_load(...) culvert_module_load_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_module_kernel(...) culvert_module_kernel_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_begin(...) culvert_seq_begin_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_wait(...) culvert_seq_wait_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_upload(...) culvert_seq_upload_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_download(...) culvert_seq_download_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_copy(...) culvert_seq_copy_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_fill(...) culvert_seq_fill_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_launch(...) culvert_seq_launch_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_call(...) culvert_seq_call_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_call_weighted(...) culvert_seq_call_weighted_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_scratch(...) culvert_seq_scratch_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_use(...) culvert_seq_use_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_keep(...) culvert_seq_keep_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_submit(...) culvert_seq_submit_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_upload(...) culvert_upload_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_download(...) culvert_download_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_copy(...) culvert_copy_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_fill(...) culvert_fill_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_launch(...) culvert_launch_at(CULVERT_WHERE, __VA_ARGS__)
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

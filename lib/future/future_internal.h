@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the layers above (loop, gpu, serve) and the files of this layer share about futures.
+ *
+ * This layer knows neither libev nor CUDA. All state of a binding that futures need is in
+ * culvert__core, the first member of struct culvert_loop (which lib/loop defines), so that a
+ * culvert_loop pointer converts to a culvert__core pointer.
+ *
+ * Everything here runs on the loop's thread unless said otherwise.
+ */
+#ifndef CULVERT_FUTURE_INTERNAL_H
+#define CULVERT_FUTURE_INTERNAL_H
+
+#include "culvert/error.h"
+#include "culvert/future.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- lists: circular, doubly linked, with an anchor; unlinking needs no knowledge of the list ---- */
+
+typedef struct culvert__link {
+    struct culvert__link *next, *prev; /* both NULL where it is in no list */
+} culvert__link;
+
+static inline void culvert__list_init(culvert__link *anchor) {
+    anchor->next = anchor->prev = anchor;
+}
+
+static inline bool culvert__list_empty(const culvert__link *anchor) {
+    return anchor->next == anchor;
+}
+
+static inline bool culvert__linked(const culvert__link *l) {
+    return l->next != NULL;
+}
+
+static inline void culvert__list_push(culvert__link *anchor, culvert__link *l) {
+    l->prev = anchor->prev;
+    l->next = anchor;
+    anchor->prev->next = l;
+    anchor->prev = l;
+}
+
+static inline void culvert__list_unlink(culvert__link *l) {
+    l->prev->next = l->next;
+    l->next->prev = l->prev;
+    l->next = l->prev = NULL;
+}
+
+/* Moves all of `from` to the end of `anchor`, in order. */
+static inline void culvert__list_splice(culvert__link *anchor, culvert__link *from) {
+    if (culvert__list_empty(from))
+        return;
+    from->next->prev = anchor->prev;
+    anchor->prev->next = from->next;
+    from->prev->next = anchor;
+    anchor->prev = from->prev;
+    culvert__list_init(from);
+}
+
+#define CULVERT__CONTAINER(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+
+/* ---- tasks: what the ready queue holds ---- */
+
+typedef struct culvert__task {
+    culvert__link link; /* first member */
+    void (*run)(struct culvert__task *); /* called unlinked, at dispatch depth > 0; may free itself */
+} culvert__task;
+
+/* Something that waits for a future. Embedded in whatever waits: no allocation of its own. */
+typedef struct culvert__waiter {
+    culvert__task task;  /* in up's list, then in the ready queue; task.run is called after up settled
+                            and must call culvert__wait_end once it is done with up */
+    culvert_future *up;  /* what it waits for; holds one interest in it while `interested` */
+    bool interested;     /* false: an observer; does not keep `up` from being cancelled */
+} culvert__waiter;
+
+/* ---- futures ---- */
+
+typedef struct culvert__kind {
+    const char *name; /* for messages: "then", "sequence" ... */
+    /* The pending future is cancelled, or its last interest is gone (refs == 0 and nobody waits). It
+       may settle it as cancelled (culvert__settle_canceled), or leave it pending where work has
+       started. May run inside any public call, so it runs no callback of the user. May be called
+       again for one that stays pending. NULL: settle it as cancelled. */
+    void (*cancel)(culvert_future *);
+    /* A waiter was attached to the pending future. May be NULL. */
+    void (*attached)(culvert_future *);
+    /* culvert_loop_free: settle it now with `err` (ESHUTDOWN, or EFORKED in a child). Only futures
+       made with culvert__future_make_root need it. */
+    void (*shutdown)(culvert_future *, const culvert_error *err);
+    /* The memory goes: release the kind's own members (not the outcome). May be NULL. */
+    void (*destroy)(culvert_future *);
+} culvert__kind;
+
+typedef struct culvert__core culvert__core;
+
+/* A kind's struct begins with this and is allocated in one piece (culvert__future_alloc). */
+struct culvert_future {
+    culvert__core *core;        /* holds the core's memory; NULL for the static ones of a forked child */
+    const culvert__kind *kind;
+    culvert__link waiters;      /* culvert__waiter.task.link, in the order attached */
+    culvert__link roots;        /* in core->roots while it is a pending root */
+    uint32_t refs;              /* handles */
+    uint32_t interest;          /* handles + interested waiters */
+    uint32_t pins;              /* internal: memory must stay; memory goes at refs == pins == 0 and no
+                                   waiter left */
+    int32_t status;             /* CULVERT_PENDING, CULVERT_OK, or negative */
+    unsigned looked : 1;        /* somebody waited for it or looked at its error: never unhandled */
+    unsigned dropped : 1;       /* cancelled, or all interest was lost, while pending */
+    unsigned detached : 1;
+    unsigned immortal : 1;      /* a preallocated one: never counted, never freed */
+    culvert_future *outcome;    /* NULL: its own below; else pinned: the future it was passed through
+                                   from (always a final owner: chains of these are collapsed) */
+    void *value;
+    culvert_free_fn *value_free;
+    const culvert_error *error; /* rejected: heap (owned) or static */
+    unsigned error_owned : 1;
+    culvert__task report;       /* to on_unhandled, on a later turn */
+};
+
+/* Allocates `size` bytes (>= sizeof(culvert_future)), zeroed, as a pending future of a kind, with one
+   reference for the caller. NULL where memory is short. Counts against the core's memory. */
+culvert_future *culvert__future_alloc(culvert__core *, const culvert__kind *, size_t size);
+/* A pending future that depends on no other one: settled by kind->shutdown at culvert_loop_free. */
+void culvert__future_make_root(culvert_future *);
+/* The preallocated rejected future for a code (CULVERT_ENOMEM, _ESHUTDOWN, _EFORKED, _ECANCELED, _EINVAL);
+   core may be NULL only for CULVERT_EFORKED. */
+culvert_future *culvert__future_static(culvert__core *, int code);
+/* A rejected future with that error, as culvert_rejected, but never refused for shutdown. */
+culvert_future *culvert__future_rejected(culvert__core *, const culvert_error *);
+culvert_future *culvert__future_failed(culvert__core *, int code, int native, const char *op,
+                                       const char *where, const char *fmt, ...)
+    CULVERT_PRINTF(6, 7);
+
+void culvert__pin(culvert_future *);
+void culvert__unpin(culvert_future *); /* may free it */
+
+/* Settle a pending future; on a settled one each only releases what it was given. Waiters move to the
+   ready queue, in order; nothing runs inside. */
+void culvert__settle_value(culvert_future *, void *value, culvert_free_fn *);
+void culvert__settle_error(culvert_future *, const culvert_error *); /* copied */
+void culvert__settle_canceled(culvert_future *);                     /* allocates nothing */
+void culvert__settle_static(culvert_future *, int code);             /* as culvert__future_static */
+void culvert__settle_from(culvert_future *, culvert_future *settled); /* pass its outcome through */
+
+/* The handle `future` (consumed) becomes w's interest; w runs once from the ready queue after it has
+   settled, on a later turn also if it has already. w->task.run must be set. */
+void culvert__wait(culvert_future *, culvert__waiter *w);
+/* Withdraws a waiter that has not run: unlinks it and drops its interest (which may cancel upstream). */
+void culvert__wait_cancel(culvert__waiter *);
+/* Called by task.run when it has read up's outcome: drops the interest. */
+void culvert__wait_end(culvert__waiter *);
+/* Turns an interested waiter into an observer (may cancel upstream). */
+void culvert__wait_observe(culvert__waiter *);
+
+static inline bool culvert__settled(const culvert_future *f) {
+    return f->status != CULVERT_PENDING;
+}
+static inline bool culvert__awaited(const culvert_future *f) {
+    return !culvert__list_empty(&f->waiters);
+}
+static inline bool culvert__wanted(const culvert_future *f) {
+    return f->interest != 0;
+}
+/* The error of a rejected future without marking it as looked at; NULL if it is not rejected. */
+const culvert_error *culvert__peek_error(const culvert_future *);
+/* The members of a culvert_all; NULL (and *n 0) for any other future. */
+culvert_future *const *culvert__all_children(const culvert_future *, size_t *n);
+
+/* ---- the core: one a binding ---- */
+
+struct culvert__core {
+    culvert__link ready;        /* culvert__task.link */
+    culvert__link roots;        /* culvert_future.roots: pending, settled by shutdown */
+    uint64_t live;              /* futures and promises whose memory is there */
+    unsigned depth;             /* > 0: inside a callback */
+    bool closing;               /* culvert_loop_free began: new work is ESHUTDOWN */
+    bool closed;                /* it is over */
+    void (*kick)(culvert__core *);  /* the ready queue became non-empty (or something was attached):
+                                       make the loop turn */
+    void (*hold)(culvert__core *);  /* takes and drops a reference to the core's memory (atomic); called */
+    void (*unhold)(culvert__core *);/* when `live` leaves and reaches 0 */
+    void (*unhandled)(culvert__core *, const culvert_error *);
+    /* releases deferred to the outermost call, so that dropping a long chain needs no stack */
+    culvert__link doomed;
+    bool reaping;
+    culvert_future *statics[5];
+    void *thread;               /* debug builds: whose it is; see culvert__check_thread */
+};
+
+int culvert__core_init(culvert__core *); /* CULVERT_OK or CULVERT_ENOMEM; hooks are set by the caller */
+void culvert__core_fini(culvert__core *); /* when the last memory reference goes */
+static inline culvert__core *culvert__core_of(culvert_loop *loop) {
+    return (culvert__core *)(void *)loop;
+}
+static inline culvert_loop *culvert__loop_of(culvert__core *core) {
+    return (culvert_loop *)(void *)core;
+}
+
+void culvert__ready_push(culvert__core *, culvert__task *);
+/* Runs at most `max` tasks; true if some are left. */
+bool culvert__ready_run(culvert__core *, unsigned max);
+
+/* ---- checks ---- */
+
+/* Nonzero in a child of a process that had made a binding or opened a driver (pthread_atfork). */
+extern int culvert__forked_flag;
+static inline bool culvert__forked(void) {
+    return __builtin_expect(culvert__forked_flag != 0, 0);
+}
+/* Called once by culvert_loop_new and by whoever opens a driver: from now on a child is "forked". */
+void culvert__fork_arm(void);
+
+_Noreturn void culvert__abort_null(const char *call, const char *what);
+#define CULVERT__REQUIRE(ptr, call, what)          \
+    do {                                           \
+        if ((ptr) == NULL)                         \
+            culvert__abort_null((call), (what));   \
+    } while (0)
+
+#ifndef NDEBUG
+/* Aborts with a message that names the call if this is not the loop's thread. */
+void culvert__check_thread(const culvert__core *, const char *call);
+#else
+static inline void culvert__check_thread(const culvert__core *core, const char *call) {
+    (void)core;
+    (void)call;
+}
+#endif
+
+/* Fills *err (NULL allowed) as a whole. */
+void culvert__error_set(culvert_error *err, int code, int native, const char *op, const char *where,
+                        const char *fmt, ...) CULVERT_PRINTF(6, 7);
+
+/* NaN or negative seconds -> false and err is filled; the message names the call and the figure. */
+bool culvert__seconds_ok(double seconds, const char *op, const char *where, culvert_error *err);
+
+#endif

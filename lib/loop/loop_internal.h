@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the gpu layer needs of the binding: a way to keep the loop alive, posts from other threads,
+ * timers, and sources (things that are polled before the loop sleeps and after it woke).
+ *
+ * Everything here runs on the loop's thread unless said otherwise.
+ */
+#ifndef CULVERT_LOOP_INTERNAL_H
+#define CULVERT_LOOP_INTERNAL_H
+
+#include "culvert/loop.h"
+#include "future/future_internal.h"
+
+/* ---- keepalive: ev_run does not return while the count is above 0 ---- */
+void culvert__loop_keep(culvert_loop *);
+void culvert__loop_unkeep(culvert_loop *);
+
+/* Something changed that the decision to sleep was based on (a submit, a waiter): look again before
+   sleeping. Cheap: only does something between prepare and check. */
+void culvert__loop_resume(culvert_loop *);
+
+/* The options as they are in force (defaults filled in). options->driver is a copy that lives as long
+   as the binding. */
+const culvert_loop_options *culvert__loop_options(culvert_loop *);
+
+/* Thread: any. */
+void culvert__loop_log(culvert_loop *, int level, const char *fmt, ...) CULVERT_PRINTF(3, 4);
+
+/* ---- the hub: posts from any thread; outlives the binding ---- */
+typedef struct culvert__hub culvert__hub;
+typedef struct culvert__post {
+    struct culvert__post *next;
+    void (*run)(struct culvert__post *); /* on the loop's thread; may free or post the node again */
+} culvert__post;
+
+culvert__hub *culvert__loop_hub(culvert_loop *);     /* borrowed */
+culvert__hub *culvert__hub_ref(culvert__hub *);      /* Thread: any */
+void culvert__hub_unref(culvert__hub *);             /* Thread: any */
+/* Thread: any, host functions of the driver too: takes no lock, allocates nothing, calls no driver.
+   CULVERT_OK, or CULVERT_ESHUTDOWN once culvert_loop_free closed the hub: the node was not taken. A node
+   that was taken is run, also by culvert_loop_free. */
+int culvert__hub_post(culvert__hub *, culvert__post *);
+
+/* ---- timers: monotonic, counted from now ---- */
+typedef struct culvert__timer {
+    size_t place;      /* in the heap, from 1; 0: not started */
+    uint64_t deadline; /* culvert__now() */
+    void (*fire)(struct culvert__timer *); /* started again or freed at will */
+    bool keeps;        /* it keeps the loop alive */
+} culvert__timer;
+uint64_t culvert__now(void); /* CLOCK_MONOTONIC, nanoseconds. Thread: any */
+/* seconds >= 0 (INFINITY allowed: never fires and keeps nothing). CULVERT_OK or CULVERT_ENOMEM. */
+int culvert__timer_start(culvert_loop *, culvert__timer *, double seconds, bool keeps);
+void culvert__timer_stop(culvert_loop *, culvert__timer *);
+
+/* ---- sources: one a culvert_gpu ---- */
+typedef struct culvert__source {
+    culvert__link link;
+    /* In prepare and in check: finds out what is over and settles it, bounded a call. True if more is to
+       be done at once (the loop then does not sleep). */
+    bool (*poll)(struct culvert__source *);
+    /* In prepare, when neither poll nor the ready queue has anything: returns 0 to keep the loop
+       turning (spin; only where may_spin), else arms what is to wake the loop and returns the seconds after
+       which it must look again at the latest (INFINITY: nothing in flight). It may settle futures. */
+    double (*before_sleep)(struct culvert__source *, bool may_spin);
+    /* culvert_loop_free, first: true if something is in flight that can still end. */
+    bool (*busy)(struct culvert__source *);
+    /* culvert_loop_free, last, after the roots were settled: let go of everything that belongs to the
+       loop; the source has been unlinked. forked: touch neither driver nor threads. */
+    void (*detach)(struct culvert__source *, bool forked);
+} culvert__source;
+void culvert__source_add(culvert_loop *, culvert__source *);
+void culvert__source_remove(culvert_loop *, culvert__source *); /* not after detach */
+
+#endif
