@@ -4,7 +4,7 @@
 #
 #   exports.sh shared LIBRARY HEADER...   the same names on both sides; never unloaded; not linked to CUDA
 #   exports.sh static LIBRARY HEADER...   all declared names, and no other but culvert__ ones
-#   exports.sh sim    LIBRARY HEADER...   the declared names, and the driver's (cu and a capital letter)
+#   exports.sh sim    LIBRARY HEADER...   the declared culvert_sim_ names, and the driver's (cu and a capital letter)
 #
 # HEADER is a path as one includes it, in the folder $INCLUDE. $CC, $NM and $READELF are used.
 set -eu
@@ -48,6 +48,9 @@ awk 'BEGIN { RS = ";" }
          gsub(/[^A-Za-z0-9_]/, "", name)
          print name
      }' "$work/all.i" | sort -u >"$work/declared"
+if [ "$kind" = sim ]; then # its header includes the library's
+    sed -i '/^culvert_sim_/!d' "$work/declared"
+fi
 [ -s "$work/declared" ] || complain "no declaration found in $*"
 
 if [ "$kind" = static ]; then

@@ -60,10 +60,16 @@ build missing 'API int culvert_x; ' $nodelete -Dculvert_two=culvert_x2
 expect 1 'declared, not exported: culvert_two' shared "$work/missing.so" culvert/x.h
 build deleted ''
 expect 1 'nodelete' shared "$work/deleted.so" culvert/x.h
-build driver 'API int cuInit(void) { return 0; } API int cu_other(void) { return 0; }'
+
+echo 'API int culvert_sim_one(void);' >>"$work/culvert/x.h"
+build driver 'API int cuInit(void) { return 0; } int culvert_sim_one(void) { return 1; } API int cu_other;' \
+    -Wl,--version-script="$here/../../lib/culvert-sim.map"
+expect 0 '1 declared, 2 exported' sim "$work/driver.so" culvert/x.h
+build driver 'API int cuInit(void) { return 0; } int culvert_sim_one(void) { return 1; } API int cu_other;'
 expect 1 'exported, not declared: cu_other' sim "$work/driver.so" culvert/x.h
 build driver 'API int cuInit(void) { return 0; }'
-expect 0 '3 declared, 4 exported' sim "$work/driver.so" culvert/x.h
+expect 1 'declared, not exported: culvert_sim_one' sim "$work/driver.so" culvert/x.h
+sed -i '/culvert_sim_one/d' "$work/culvert/x.h"
 
 "$CC" -w -c -I"$work" -o "$work/extra.o" "$work/internal.c"
 ar rc "$work/libx.a" "$work/extra.o"
