@@ -66,21 +66,23 @@ typedef struct culvert_gpu_options {
     unsigned streams;        /**< streams of the pool (culvert_stream_pick) a priority; default 4 */
     struct CUctx_st *context; /**< borrowed: a context of this device made elsewhere; NULL: the
                                   primary context, which the CUDA runtime uses too */
-    /** A call of the driver has not returned for `seconds`: the loop's thread is stuck in it. Called
-        on a thread of the library's own, at most once a call that hangs; it must not call Culvert or
-        CUDA. */
-    void (*on_stall)(const char *call, double seconds, void *arg);
+    double stall_seconds;    /**< work that is older than this counts as stalled; default 10 */
+    /** The device is stalled: a call of the driver has not returned for a second or more (`what` is the
+        call: the loop's thread is stuck in it), or submitted work has not ended for stall_seconds
+        (`what` is the operation). Called on a thread of the library's own, once for each stall; it
+        must not call Culvert or CUDA. */
+    void (*on_stall)(const char *what, double seconds, void *arg);
     void *on_stall_arg; /**< given to on_stall */
 } culvert_gpu_options;
 
 /** Options that mean the defaults. Since 0.1.0. */
 #define CULVERT_GPU_OPTIONS_INIT \
-    { sizeof(culvert_gpu_options), 0, 0, 0, 0, 0, NULL, NULL, NULL }
+    { sizeof(culvert_gpu_options), 0, 0, 0, 0, 0, NULL, 0.0, NULL, NULL }
 
 /** The state of a device. Since 0.1.0. */
 typedef enum culvert_gpu_health {
     CULVERT_GPU_OK = 0,
-    CULVERT_GPU_STALLED = 1, /**< a call of the driver has not returned for a second or more */
+    CULVERT_GPU_STALLED = 1, /**< see culvert_gpu_options.on_stall; it ends when the work moves on */
     CULVERT_GPU_LOST = 2     /**< a sticky error: everything pending was rejected, new work is too */
 } culvert_gpu_health;
 

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How the end of work is found out: events are queried, oldest first and then galloping, before the
+ * loop sleeps and after it woke; before it sleeps, what is to wake it is armed. completion.md has
+ * the algorithm and the reasons; names here are its names.
+ *
+ * Invariants (I1 to I5 there):
+ *   - an entry leaves the ring, and its event goes back to the pool, only once it was seen complete.
+ *   - the loop sleeps only if, for each stream with entries, an arm is out whose target is not later
+ *     than what is wanted, or the answer to the loop is a short time.
+ *   - a stream with such an arm is not queried, but by the watchdog.
+ */
+#include "gpu/flow.h"
+
+#include <math.h>
+
+enum { POLL_MAX = 64 };
+static const double tick_seconds = 0.001;
+static const double watchdog_seconds = 0.1;
+static const uint64_t watchdog_ns = 100000000;
+static const uint64_t late_ns = 50000000;
+enum { SPINS_LOST = 2, SPINS_SKIPPED = 16 };
+
+/* ---- what is wanted ---- */
+
+/* The earliest entry whose completion lets anything happen; the stream has some. */
+static uint64_t want(const culvert_stream *s)
+{
+    const culvert__flow *flow = s->gpu->flow;
+    bool budget = s->capped || !culvert__list_empty(&s->queue) ||
+                  atomic_load_explicit(&s->gpu->device->starving, memory_order_relaxed) > 0;
+    bool slots = !culvert__list_empty(&flow->slotless);
+    unsigned units = s->units;
+    for (uint64_t n = s->seen; n + 1 < s->enq; n++) {
+        const culvert__entry *entry = &s->ring[n % CULVERT__STREAM_RING];
+        const culvert_seq *seq = entry->seq;
+        units -= entry->units;
+        if (budget && units <= culvert__units_low())
+            return n;
+        if (entry->slots != NULL && (slots || entry->slots->download))
+            return n;
+        if (seq->last_entry == n && seq->state == CULVERT__SEQ_WHOLE && seq->future != NULL &&
+            culvert__awaited(&seq->future->base))
+            return n;
+    }
+    return s->enq - 1; /* ev_run must return when work ends; keeps and buffers go */
+}
+
+/* ---- settling ---- */
+
+static void note_latency(culvert_stream *s, uint64_t submitted, uint64_t now)
+{
+    double took = now > submitted ? (double)(now - submitted) : 0;
+    double most = 8e9 * culvert__loop_options(s->gpu->loop)->spin_seconds;
+    if (took > most)
+        took = most;
+    s->latency = s->latency == 0 ? took : s->latency * 0.75 + took * 0.25;
+    s->spin_end = 0;
+    s->spins_lost = 0;
+}
+
+static void settle_entry(culvert_stream *s)
+{
+    culvert__entry *entry = culvert__entry_at(s, s->seen);
+    culvert_seq *seq = entry->seq;
+    culvert__event_give(s->gpu, entry->event, false);
+    culvert__units_give(s, entry->units);
+    culvert__staging_complete(s, entry);
+    s->seen++;
+    seq->entries--;
+    culvert__seq_try_settle(seq);
+}
+
+/* ---- querying ---- */
+
+static int query(culvert_stream *s, uint64_t number)
+{
+    const culvert__driver *drv = s->gpu->drv;
+    struct CUevent_st *event = culvert__entry_at(s, number)->event;
+    return event != NULL ? drv->cuEventQuery(event) : drv->cuStreamQuery(s->native);
+}
+
+static void query_failed(culvert_stream *s, int result)
+{
+    culvert_error err = CULVERT_ERROR_INIT;
+    culvert__gpu_result(s->gpu, result, true, "cuEventQuery", "culvert_seq_submit", NULL, &err);
+    if (atomic_load(&s->gpu->device->lost) != 0)
+        return;
+    /* Not a sticky error, yet no answer: this event will never tell. Ask the stream from now on. */
+    culvert__entry *entry = culvert__entry_at(s, s->seen);
+    culvert__seq_fail_with(entry->seq, &err);
+    culvert__event_give(s->gpu, entry->event, false);
+    entry->event = NULL;
+}
+
+/* The number behind the last entry that is complete: seen + at most POLL_MAX. */
+static uint64_t gallop(culvert_stream *s)
+{
+    uint64_t last = s->enq - 1, done = s->seen, step = 1;
+    if (last > s->seen + POLL_MAX - 1)
+        last = s->seen + POLL_MAX - 1;
+    int r = query(s, done);
+    while (r == CULVERT__CUDA_SUCCESS && done < last) {
+        uint64_t next = done + step < last ? done + step : last;
+        r = query(s, next);
+        if (r == CULVERT__CUDA_SUCCESS) {
+            done = next;
+            step *= 2;
+        } else if (r == CULVERT__CUDA_ERROR_NOT_READY && step > 1) {
+            step = 1;
+            r = CULVERT__CUDA_SUCCESS;
+        } else {
+            break;
+        }
+    }
+    if (r == CULVERT__CUDA_SUCCESS)
+        return done + 1;
+    if (r != CULVERT__CUDA_ERROR_NOT_READY)
+        query_failed(s, r);
+    return done > s->seen ? done + 1 : s->seen;
+}
+
+/* True: there may be more at once. */
+static bool poll_stream(culvert_stream *s)
+{
+    if (s->seen == s->enq)
+        return false;
+    uint64_t end = gallop(s);
+    if (end == s->seen || atomic_load(&s->gpu->device->lost) != 0)
+        return false;
+    uint64_t count = end - s->seen;
+    s->refs++;
+    note_latency(s, culvert__entry_at(s, end - 1)->submitted, culvert__now());
+    while (s->seen < end)
+        settle_entry(s);
+    culvert__stream_pump(s);
+    bool more = count >= POLL_MAX && s->seen != s->enq;
+    culvert__stream_put(s);
+    return more;
+}
+
+/* I5 */
+static bool armed(const culvert_stream *s)
+{
+    return s->arm != NULL && !s->gpu->flow->late && s->arm_target >= s->seen &&
+           s->arm_target <= want(s);
+}
+
+/* ---- the watchdog ---- */
+
+static void watch_arm(culvert_stream *s, uint64_t now)
+{
+    culvert__flow *flow = s->gpu->flow;
+    if (s->arm == NULL || s->arm_target >= s->seen || flow->late)
+        return;
+    if (s->arm_done == 0) {
+        s->arm_done = now;
+    } else if (now - s->arm_done > late_ns) {
+        flow->late = true;
+        flow->late_count++;
+        culvert__loop_log(s->gpu->loop, CULVERT_LOG_WARNING,
+                          "device %d: a host function has not run for %.0f ms after its event: "
+                          "something else's host function holds the driver's thread; looking every "
+                          "millisecond until it comes",
+                          s->gpu->device->ordinal, (double)(now - s->arm_done) / 1e6);
+    }
+}
+
+static void watch_oldest(culvert__flow *flow)
+{
+    uint64_t oldest = 0;
+    for (culvert__link *l = flow->busy.next; l != &flow->busy; l = l->next) {
+        const culvert_stream *s = CULVERT__CONTAINER(l, culvert_stream, busy);
+        if (s->seen == s->enq)
+            continue;
+        uint64_t t = s->ring[s->seen % CULVERT__STREAM_RING].submitted;
+        if (oldest == 0 || t < oldest)
+            oldest = t;
+    }
+    atomic_store_explicit(&flow->oldest, oldest, memory_order_relaxed);
+}
+
+static bool watchdog_due(culvert__flow *flow, uint64_t now)
+{
+    if (now - flow->watchdog < watchdog_ns)
+        return false;
+    flow->watchdog = now;
+    return true;
+}
+
+/* ---- the source ---- */
+
+static bool idle(const culvert_stream *s)
+{
+    return s->seen == s->enq && culvert__list_empty(&s->queue);
+}
+
+bool culvert__completion_poll(culvert_gpu *gpu)
+{
+    culvert__flow *flow = gpu->flow;
+    bool more = false, watch = false;
+    if (culvert__list_empty(&flow->busy))
+        return false;
+    uint64_t now = culvert__now();
+    watch = watchdog_due(flow, now);
+    culvert__gpu_ref(gpu);
+    culvert__scope scope = culvert__scope_enter(gpu->device);
+    for (culvert__link *l = flow->busy.next, *next; l != &flow->busy; l = next) {
+        next = l->next;
+        culvert_stream *s = CULVERT__CONTAINER(l, culvert_stream, busy);
+        if (atomic_load_explicit(&gpu->device->lost, memory_order_relaxed) != 0)
+            break;
+        if (s->seen != s->enq && (watch || !armed(s)))
+            more |= poll_stream(s);
+        if (watch)
+            watch_arm(s, now);
+        if (idle(s))
+            culvert__list_unlink(&s->busy);
+    }
+    if (watch || culvert__list_empty(&flow->busy))
+        watch_oldest(flow);
+    culvert__budget_feed(gpu);
+    more |= culvert__staging_grow(gpu);
+    culvert__scope_leave(scope);
+    culvert__gpu_unref(gpu);
+    return more;
+}
+
+static bool should_spin(culvert_stream *s, uint64_t wanted, uint64_t now)
+{
+    const culvert_loop_options *options = culvert__loop_options(s->gpu->loop);
+    double most = options->spin_seconds * 1e9;
+    if (options->wake == CULVERT_WAKE_HOST_FUNC || s->spins_skip > 0 || s->latency > most)
+        return false;
+    if (s->spin_end == 0) {
+        double expect = s->latency == 0 ? most : 2 * s->latency;
+        uint64_t until = culvert__entry_at(s, wanted)->submitted + (uint64_t)expect;
+        uint64_t latest = now + (uint64_t)most;
+        s->spin_end = until < latest ? until : latest;
+    }
+    return now < s->spin_end;
+}
+
+/* The stream's spin (if it had one) ended without a result. */
+static void spin_lost(culvert_stream *s)
+{
+    if (s->spins_skip > 0) {
+        s->spins_skip--;
+        return;
+    }
+    if (s->spin_end == 0)
+        return;
+    s->spin_end = 0;
+    if (++s->spins_lost >= SPINS_LOST) {
+        s->spins_lost = 0;
+        s->spins_skip = SPINS_SKIPPED;
+    }
+}
+
+/* False: only a look after a millisecond will tell. */
+static bool ensure_armed(culvert_stream *s, bool *newly)
+{
+    uint64_t wanted = want(s);
+    *newly = false;
+    if (s->gpu->flow->late)
+        return false;
+    if (s->arm != NULL)
+        return s->arm_target <= wanted;
+    spin_lost(s);
+    *newly = culvert__arm(s, wanted);
+    return *newly;
+}
+
+static bool some_spin(culvert_gpu *gpu)
+{
+    culvert__flow *flow = gpu->flow;
+    uint64_t now = culvert__now();
+    for (culvert__link *l = flow->busy.next; l != &flow->busy; l = l->next) {
+        culvert_stream *s = CULVERT__CONTAINER(l, culvert_stream, busy);
+        if (s->seen != s->enq && s->arm == NULL && should_spin(s, want(s), now))
+            return true;
+    }
+    return false;
+}
+
+double culvert__completion_before_sleep(culvert_gpu *gpu, bool may_spin)
+{
+    culvert__flow *flow = gpu->flow;
+    bool tick = false, in_flight = false;
+    if (culvert__list_empty(&flow->busy) || gpu->lost)
+        return INFINITY;
+    if (may_spin && some_spin(gpu))
+        return 0;
+    culvert__gpu_ref(gpu);
+    culvert__scope scope = culvert__scope_enter(gpu->device);
+    for (culvert__link *l = flow->busy.next, *next; l != &flow->busy; l = next) {
+        next = l->next;
+        culvert_stream *s = CULVERT__CONTAINER(l, culvert_stream, busy);
+        bool newly;
+        if (s->seen == s->enq)
+            continue;
+        in_flight = true;
+        tick |= !ensure_armed(s, &newly);
+        if (newly) /* it may have ended meanwhile: an arm on a finished event fires late */
+            (void)poll_stream(s);
+    }
+    culvert__scope_leave(scope);
+    culvert__gpu_unref(gpu);
+    if (tick)
+        return tick_seconds;
+    return in_flight ? watchdog_seconds : INFINITY;
+}

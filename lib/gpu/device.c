@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A device of the process: its context, its limits, and what all loops that use it share.
+ *
+ * Invariants:
+ *   - one culvert__device for each driver, ordinal and context; it is in the registry as long as
+ *     refs > 0. A lost device is never given up: what it held stays reachable from it, for ever.
+ *   - `description`, `drv`, `ctx` are written before the device is in the registry, then only read.
+ *   - the registry's lock is held across the opening and closing of a context, so that two threads
+ *     that open the same device get the same one; nothing on a hot path takes it.
+ *   - `lock` guards `gpus` and `lost_error`; no call of the driver is made while it is held.
+ */
+#include "gpu/gpu_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static culvert__device *registry;
+
+static bool attribute(const culvert__driver *drv, int device, int which, unsigned *out)
+{
+    int value = 0;
+    if (drv->cuDeviceGetAttribute(&value, which, device) != CULVERT__CUDA_SUCCESS)
+        return false;
+    *out = (unsigned)value;
+    return true;
+}
+
+static void describe_limits(culvert__device *device)
+{
+    culvert_gpu_description *d = &device->description;
+    const culvert__driver *drv = device->drv;
+    unsigned major = 0, minor = 0;
+    const struct {
+        int which;
+        unsigned *out;
+    } rows[] = {
+        {CULVERT__CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major},
+        {CULVERT__CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor},
+        {CULVERT__CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &d->multiprocessors},
+        {CULVERT__CU_DEVICE_ATTRIBUTE_WARP_SIZE, &d->warp_size},
+        {CULVERT__CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &d->max_threads_per_block},
+        {CULVERT__CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, &d->max_block[0]},
+        {CULVERT__CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, &d->max_block[1]},
+        {CULVERT__CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, &d->max_block[2]},
+        {CULVERT__CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, &d->max_grid[0]},
+        {CULVERT__CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, &d->max_grid[1]},
+        {CULVERT__CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, &d->max_grid[2]},
+        {CULVERT__CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, &d->max_shared_bytes},
+        {CULVERT__CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+         &d->max_shared_optin_bytes},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        (void)attribute(drv, device->handle, rows[i].which, rows[i].out);
+    d->compute_major = (int)major;
+    d->compute_minor = (int)minor;
+}
+
+static void describe(culvert__device *device)
+{
+    culvert_gpu_description *d = &device->description;
+    const culvert__driver *drv = device->drv;
+    size_t total = 0;
+    culvert__CUuuid uuid = {{0}};
+    d->struct_size = sizeof *d;
+    d->ordinal = device->ordinal;
+    d->simulated = drv->simulated;
+    d->driver_version = drv->version;
+    snprintf(d->driver, sizeof d->driver, "%s", drv->path);
+    if (drv->cuDeviceGetName(d->name, (int)sizeof d->name, device->handle) != 0)
+        snprintf(d->name, sizeof d->name, "device %d", device->ordinal);
+    if (drv->cuDeviceGetPCIBusId(d->pci_bus_id, (int)sizeof d->pci_bus_id, device->handle) != 0)
+        d->pci_bus_id[0] = '\0';
+    if (drv->cuDeviceGetUuid(&uuid, device->handle) == 0)
+        memcpy(d->uuid, uuid.bytes, sizeof d->uuid);
+    if (drv->cuDeviceTotalMem(&total, device->handle) == 0)
+        d->total_bytes = total;
+    describe_limits(device);
+}
+
+/* Retains the primary context, or looks at the one that was given. */
+static int take_context(culvert__device *device, struct CUctx_st *ctx, const char **call)
+{
+    const culvert__driver *drv = device->drv;
+    *call = "cuDevicePrimaryCtxRetain";
+    device->ctx = ctx;
+    if (ctx == NULL) {
+        int r = drv->cuDevicePrimaryCtxRetain(&device->ctx, device->handle);
+        device->primary = r == CULVERT__CUDA_SUCCESS;
+        if (r != CULVERT__CUDA_SUCCESS)
+            return r;
+    }
+    culvert__scope scope = culvert__scope_enter(device);
+    int least = 0, greatest = 0, own = device->handle;
+    *call = "cuCtxGetDevice";
+    int r = drv->cuCtxGetDevice(&own);
+    if (r == CULVERT__CUDA_SUCCESS && own != device->handle)
+        r = CULVERT__CUDA_ERROR_INVALID_CONTEXT;
+    if (r == CULVERT__CUDA_SUCCESS && drv->cuCtxGetStreamPriorityRange(&least, &greatest) == 0) {
+        device->description.priority_least = least;
+        device->description.priority_greatest = greatest;
+    }
+    culvert__scope_leave(scope);
+    return r;
+}
+
+static void drop_context(culvert__device *device)
+{
+    if (device->primary)
+        (void)device->drv->cuDevicePrimaryCtxRelease(device->handle);
+}
+
+static culvert__device *make(const culvert__driver *drv, int ordinal, struct CUctx_st *ctx,
+                             culvert_error *err)
+{
+    int count = 0;
+    culvert__device *device = calloc(1, sizeof *device);
+    if (device == NULL) {
+        culvert__error_set(err, CULVERT_ENOMEM, 0, "culvert_gpu_open", NULL,
+                           "no memory for %zu bytes of a device's state", sizeof *device);
+        return NULL;
+    }
+    device->drv = drv;
+    device->ordinal = ordinal;
+    device->refs = 1;
+    culvert__list_init(&device->gpus);
+    culvert__list_init(&device->graveyard);
+    pthread_mutex_init(&device->lock, NULL);
+    const char *call = "cuDeviceGetCount";
+    int r = drv->cuDeviceGetCount(&count);
+    if (r == CULVERT__CUDA_SUCCESS && (ordinal < 0 || ordinal >= count)) {
+        culvert__error_set(err, CULVERT_ENODEVICE, 0, "culvert_gpu_open", NULL,
+                           "there is no device %d: the driver shows %d, numbered from 0", ordinal,
+                           count);
+        goto fail;
+    }
+    if (r == CULVERT__CUDA_SUCCESS) {
+        call = "cuDeviceGet";
+        r = drv->cuDeviceGet(&device->handle, ordinal);
+    }
+    if (r == CULVERT__CUDA_SUCCESS)
+        r = take_context(device, ctx, &call);
+    if (r != CULVERT__CUDA_SUCCESS) {
+        culvert__driver_error(drv, r, call, err);
+        drop_context(device);
+        goto fail;
+    }
+    describe(device);
+    return device;
+fail:
+    pthread_mutex_destroy(&device->lock);
+    free(device);
+    return NULL;
+}
+
+culvert__device *culvert__device_open(const culvert__driver *drv, int ordinal,
+                                      struct CUctx_st *ctx, const char *where, culvert_error *err)
+{
+    culvert_error local = CULVERT_ERROR_INIT;
+    culvert__device *device;
+    pthread_mutex_lock(&registry_lock);
+    for (device = registry; device != NULL; device = device->next) {
+        bool same_context = ctx == NULL ? device->primary : device->ctx == ctx;
+        if (device->drv == drv && device->ordinal == ordinal && same_context)
+            break;
+    }
+    if (device != NULL) {
+        device->refs++;
+    } else if ((device = make(drv, ordinal, ctx, &local)) != NULL) {
+        device->next = registry;
+        registry = device;
+    }
+    pthread_mutex_unlock(&registry_lock);
+    if (device == NULL && err != NULL) {
+        *err = local;
+        err->where = where;
+    }
+    return device;
+}
+
+culvert__device *culvert__device_ref(culvert__device *device)
+{
+    pthread_mutex_lock(&registry_lock);
+    device->refs++;
+    pthread_mutex_unlock(&registry_lock);
+    return device;
+}
+
+void culvert__device_unref(culvert__device *device)
+{
+    if (device == NULL || culvert__forked())
+        return;
+    pthread_mutex_lock(&registry_lock);
+    bool keep = atomic_load(&device->lost) != 0 || !culvert__list_empty(&device->graveyard);
+    if (--device->refs == 0 && !keep) {
+        for (culvert__device **at = &registry; *at != NULL; at = &(*at)->next) {
+            if (*at == device) {
+                *at = device->next;
+                break;
+            }
+        }
+        drop_context(device);
+        pthread_mutex_destroy(&device->lock);
+        free(device);
+    }
+    pthread_mutex_unlock(&registry_lock);
+}

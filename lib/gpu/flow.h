@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How work flows: a sequence waits in its stream's queue, goes to the driver in segments (entries), and
+ * is over when the event behind its last segment is seen to be complete.
+ *
+ *   seq:  BUILDING -> QUEUED -> PART -> WHOLE -> OVER
+ *            |           |        |       |
+ *            |           |        |       +- every segment is in the driver; its last entry is known
+ *            |           |        +- some segments are; it is the head of its stream's queue
+ *            |           +- none is; cancelling takes it out
+ *            +- dropped, or failed while it was built: never queued
+ *
+ * completion.md beside the design has the algorithm; the names here are its names.
+ */
+#ifndef CULVERT_GPU_FLOW_H
+#define CULVERT_GPU_FLOW_H
+
+#include "gpu/gpu_internal.h"
+
+typedef struct culvert__slot culvert__slot;
+typedef struct culvert__notifier culvert__notifier;
+
+/* ---- a segment in the driver ---- */
+typedef struct culvert__entry {
+    culvert_seq *seq;
+    struct CUevent_st *event; /* NULL: it could not be recorded; ask the stream */
+    culvert__slot *slots;     /* staged copies of this segment, in order */
+    uint64_t submitted;       /* culvert__now() */
+    unsigned units;
+} culvert__entry;
+
+/* ---- operations ---- */
+typedef enum culvert__op_kind {
+    CULVERT__OP_UPLOAD,
+    CULVERT__OP_DOWNLOAD,
+    CULVERT__OP_COPY,
+    CULVERT__OP_FILL,
+    CULVERT__OP_LAUNCH,
+    CULVERT__OP_CALL
+} culvert__op_kind;
+
+typedef struct culvert__op {
+    struct culvert__op *next;
+    const char *where;
+    culvert__op_kind kind;
+    unsigned weight; /* driver operations at most (of one chunk, where it is staged) */
+    union {
+        struct {
+            culvert_buffer *buffer;
+            size_t offset;
+            char *host; /* an upload's source is only read */
+            size_t bytes;
+            bool direct;   /* pinned memory of this gpu: no staging */
+            size_t filled; /* upload: given to a worker (or copied) so far */
+            size_t done;   /* in the driver so far */
+            culvert__slot *fills, **fills_end; /* upload: being filled or filled, oldest first */
+            unsigned nfills;
+        } host;
+        struct {
+            culvert_buffer *dst, *src;
+            size_t dst_offset, src_offset, bytes;
+        } copy;
+        struct {
+            culvert_buffer *dst;
+            size_t offset, bytes;
+            uint32_t pattern;
+            unsigned pattern_bytes;
+        } fill;
+        culvert__launch launch;
+        struct {
+            int (*enqueue)(struct CUstream_st *, void *arg);
+            void *arg;
+        } call;
+    } u;
+} culvert__op;
+
+/* A future that a sequence waits for. */
+typedef struct culvert__wait_on {
+    culvert__waiter waiter; /* waiter.up is NULL once its outcome was taken */
+    culvert_seq *seq;
+    struct culvert__wait_on *next;
+    culvert__link dependents; /* in the awaited sequence's list, while that is not wholly in the driver */
+    bool on_device;           /* the device waits for it */
+} culvert__wait_on;
+
+typedef struct culvert__keep {
+    struct culvert__keep *next;
+    void *obj;
+    culvert_free_fn *obj_free;
+} culvert__keep;
+
+typedef struct culvert__hold {
+    struct culvert__hold *next;
+    culvert_buffer *buffer; /* one of both */
+    culvert_module *module;
+} culvert__hold;
+
+typedef enum culvert__seq_state {
+    CULVERT__SEQ_BUILDING,
+    CULVERT__SEQ_QUEUED,
+    CULVERT__SEQ_PART,
+    CULVERT__SEQ_WHOLE,
+    CULVERT__SEQ_OVER
+} culvert__seq_state;
+
+typedef struct culvert__seq_future {
+    culvert_future base;
+    culvert_seq *seq; /* NULL once over */
+    double seconds;   /* NaN unless it was timed */
+} culvert__seq_future;
+
+typedef struct culvert__chunk { /* of the arena */
+    struct culvert__chunk *next;
+    size_t size, used;
+} culvert__chunk;
+
+enum { CULVERT__ARENA_FIRST = 1024 };
+
+struct culvert_seq {
+    culvert__link link;    /* stream->queue; flow->seqs (pool); device->graveyard */
+    culvert__link live;    /* flow->live, from submit until it is over */
+    culvert_gpu *gpu;      /* NULL: the one that seq_begin returns in a forked child */
+    culvert_stream *stream; /* counted; NULL: one that could not be made */
+    culvert__seq_future *future; /* pinned, from submit until it is over */
+    culvert__seq_state state;
+    bool failed;           /* error is set */
+    bool owes_host;        /* it has a staged download: others hold for it, the device cannot wait */
+    bool timed;
+    bool canceled;         /* the failure is a cancellation */
+    bool buried;           /* the device may still use what it holds: leaked when it is over */
+    bool started;          /* waits are done, timing has begun */
+    unsigned entries;      /* of it in the driver */
+    unsigned jobs;         /* memory copies of it with the staging workers */
+    uint64_t last_entry;   /* number of its newest entry in the stream */
+    uint64_t number;       /* submit order in the gpu, for messages */
+    culvert__op *ops, **ops_end, *cursor;
+    size_t nops;
+    culvert__wait_on *waits, **waits_end;
+    culvert__keep *keeps, **keeps_end;
+    culvert__hold *holds;
+    culvert__link dependents;  /* culvert__wait_on.dependents */
+    struct CUevent_st *start, *end; /* timed */
+    const char *where;
+    culvert__task release; /* after the future's callbacks */
+    culvert_error error;
+    culvert__chunk *chunks;
+    size_t first_used;
+    _Alignas(16) unsigned char first[CULVERT__ARENA_FIRST];
+};
+
+/* ---- streams ---- */
+struct culvert_stream {
+    unsigned refs;    /* handles + sequences */
+    culvert_gpu *gpu; /* counted */
+    struct CUstream_st *native; /* NULL after the gpu left the loop or was lost */
+    int level;                  /* culvert_priority */
+    size_t max_queued;
+    bool pooled;                /* made for culvert_stream_pick: the pool holds a reference */
+    bool exposed;               /* somebody has the native handle */
+    bool capped;                /* over the cap: nothing more until units <= half of it */
+    bool pumping;
+    bool wants_slot, wants_units; /* the last pump ended for want of one */
+    culvert__link all;     /* flow->streams */
+    culvert__link busy;    /* flow->busy while queue or ring has something */
+    culvert__link starved; /* flow->starved: waits for the device's budget */
+    culvert__link slotless; /* flow->slotless: waits for a staging slot */
+    culvert__link queue;   /* culvert_seq.link, oldest first: not wholly in the driver */
+    size_t queued;         /* QUEUED sequences */
+    size_t in_flight;      /* PART and WHOLE sequences */
+    unsigned units;
+    uint64_t seen, enq;    /* entries seen <= n < enq are in the ring */
+    culvert__slot *owed, **owed_end; /* staged downloads that have not reached their dst */
+    culvert__task pump;    /* scheduled: a pump from the ready queue */
+
+    culvert__notifier *arm; /* NULL: none is out */
+    uint64_t arm_target;
+    uint64_t arm_done;      /* time at which the target was first seen complete, 0: not */
+
+    double latency;         /* moving average of submit to observed, nanoseconds */
+    uint64_t spin_end;      /* now: no more spin until the next settle */
+    unsigned spins_lost;    /* in a row */
+    unsigned spins_skip;    /* sleeps without a spin to come */
+
+    culvert__entry ring[CULVERT__STREAM_RING];
+};
+
+static inline culvert__entry *culvert__entry_at(culvert_stream *s, uint64_t number) {
+    return &s->ring[number % CULVERT__STREAM_RING];
+}
+
+/* ---- what a gpu has of it ---- */
+typedef struct culvert__events {
+    struct CUevent_st **free;
+    size_t nfree, room;
+    size_t made;
+} culvert__events;
+
+typedef struct culvert__staging culvert__staging;
+
+typedef struct culvert__flow {
+    culvert__link streams;  /* culvert_stream.all */
+    culvert__link busy;     /* culvert_stream.busy; rotated */
+    culvert__link starved;  /* culvert_stream.starved, first come first served */
+    culvert__link slotless; /* culvert_stream.slotless, likewise */
+    unsigned pool_size;     /* streams a priority */
+    unsigned pooled[3];
+    struct CUstream_st *spare[3][16]; /* natives of streams that are gone */
+    unsigned nspare[3];
+    culvert__link live; /* culvert_seq.live */
+    culvert__link seqs; /* pool of sequences */
+    size_t nseqs;
+    culvert_seq *no_seq; /* what seq_begin returns when memory is short: failed, shared, never written */
+    uint64_t submitted; /* numbers */
+    culvert__events events, timed_events;
+    culvert__notifier *notifiers;
+    bool late;            /* host functions come too late: look every millisecond */
+    uint64_t late_count;
+    culvert__staging *staging;
+    uint64_t watchdog;    /* last pass */
+    bool more;            /* poll again at once */
+
+    /* loss and budget: posts from other threads */
+    culvert__link device_link; /* device->gpus */
+    culvert_gpu *gpu;
+    culvert__post budget_post, loss_post;
+    atomic_bool budget_posted, loss_posted, starving;
+    void (*on_lost)(culvert_gpu *, const culvert_error *, void *);
+    void *on_lost_arg;
+    culvert_free_fn *on_lost_free;
+    culvert__task on_lost_task;
+
+    /* monitor */
+    culvert__link monitor_link;
+    _Atomic(const char *) call;    /* the driver call the loop's thread is in, NULL: none */
+    atomic_ullong call_start;
+    atomic_ullong oldest;          /* submit time of the oldest work in flight, 0: none */
+    _Atomic(const char *) oldest_what;
+    atomic_bool stalled;
+    unsigned long long reported_call, reported_oldest; /* monitor's: what on_stall was called for */
+    double stall_seconds;
+    void (*on_stall)(const char *, double, void *);
+    void *on_stall_arg;
+} culvert__flow;
+
+/* events.c: pools, per context. NULL: err filled. */
+struct CUevent_st *culvert__event_take(culvert_gpu *, bool timed, culvert_error *err);
+void culvert__event_give(culvert_gpu *, struct CUevent_st *, bool timed);
+bool culvert__events_reserve(culvert_gpu *, size_t n, culvert_error *err);
+void culvert__events_free(culvert_gpu *, bool leak);
+
+/* enqueue.c */
+void culvert__stream_submit(culvert_stream *, culvert_seq *); /* QUEUED; pumps */
+void culvert__stream_pump(culvert_stream *);                  /* enqueues what fits, in order */
+void culvert__stream_schedule(culvert_stream *);              /* pumps from the ready queue */
+
+/* A segment that is being enqueued. */
+typedef struct culvert__segment {
+    culvert_seq *seq;
+    unsigned reserved, used; /* driver operations */
+    culvert__slot *slots, **slots_end;
+    int result;              /* of the call that failed */
+    const char *call;
+} culvert__segment;
+
+typedef enum culvert__step {
+    CULVERT__STEP_DONE, /* the operation is wholly in the driver */
+    CULVERT__STEP_CUT,  /* a piece of it is, and the segment ends here */
+    CULVERT__STEP_LAST, /* the last piece is, and the segment ends here */
+    CULVERT__STEP_WAIT, /* it needs something that will come: the stream is pumped then */
+    CULVERT__STEP_FAIL  /* segment->result, ->call; or the sequence has failed */
+} culvert__step;
+
+/* budget.c: the caps. 0: not now; the stream is pumped when there is room. */
+unsigned culvert__units_take(culvert_stream *, unsigned least, unsigned most);
+void culvert__units_give(culvert_stream *, unsigned units);
+void culvert__budget_feed(culvert_gpu *); /* pumps starved streams */
+void culvert__budget_posted(culvert__post *);
+void culvert__starved_leave(culvert_stream *);
+void culvert__budget_leave(culvert_gpu *);  /* it starves no more */
+static inline unsigned culvert__units_low(void) {
+    return CULVERT__STREAM_CAP / 2;
+}
+
+/* seq.c, seq_ops.c, seq_wait.c, seq_end.c */
+extern const culvert__kind culvert__seq_kind;
+culvert_seq *culvert__seq_of(const culvert_future *); /* NULL: not a sequence's, or over */
+void culvert__seq_wait_add(culvert_seq *, culvert_future *, const char *where); /* consumed */
+bool culvert__seq_take_waits(culvert_seq *); /* outcomes that are there; false: some are pending */
+void culvert__seq_drop_waits(culvert_seq *);
+/* Can it start? The device waits are made then. WAIT: held; FAIL: segment->... as of a step. */
+culvert__step culvert__seq_start_waits(culvert_seq *, culvert__segment *);
+void culvert__seq_wake_dependents(culvert_seq *);
+void culvert__seq_stop(culvert_seq *);       /* failed: nothing more of it goes to the driver */
+void culvert__seq_try_settle(culvert_seq *); /* settles it if its work is over */
+void culvert__seq_discard(culvert_seq *);    /* never submitted: releases everything now */
+culvert_seq *culvert__no_seq_new(culvert_gpu *);
+void culvert__seqs_leave(culvert_gpu *);     /* the gpu leaves: finishes or buries what is live */
+void culvert__seqs_free(culvert_gpu *);      /* the pool */
+void culvert__seq_describe(const culvert_seq *, char *out, size_t size);
+
+/* staging.c */
+enum { CULVERT__SLOT_SMALL = 64 * 1024, CULVERT__SLOT_BIG = 1024 * 1024 };
+struct culvert__slot {
+    culvert__slot *next;      /* free list, an entry's list, an operation's fills */
+    culvert__slot *owed_next; /* stream->owed */
+    culvert__slot *all_next;  /* every slot of the staging */
+    culvert__slot *job_next;  /* with the workers */
+    culvert__post post;       /* from a worker */
+    culvert__hub *hub;        /* of the post; borrowed */
+    culvert__range *range;
+    char *host;
+    bool big;
+    bool full;      /* upload: filled */
+    bool copying;   /* with a worker */
+    bool in_driver; /* a copy to or from it is in flight */
+    bool dropped;   /* given up while it was with a worker */
+    bool download;
+    culvert_seq *seq;
+    char *memory;   /* upload: source; download: destination */
+    size_t bytes;
+};
+culvert__staging *culvert__staging_new(culvert_gpu *, culvert_error *err);
+void culvert__staging_stop(culvert_gpu *); /* joins the workers */
+void culvert__staging_free(culvert_gpu *); /* slots that the device may still use stay with their memory */
+void culvert__slotless_leave(culvert_stream *);
+culvert__step culvert__upload_step(culvert__segment *, culvert__op *);
+culvert__step culvert__download_step(culvert__segment *, culvert__op *);
+void culvert__op_drop_slots(culvert_seq *, culvert__op *); /* of an operation that is given up */
+/* An entry is complete: copies out what was downloaded, gives slots back. */
+void culvert__staging_complete(culvert_stream *, culvert__entry *);
+bool culvert__staging_grow(culvert_gpu *); /* one step, where somebody waits; true: look again */
+/* staging_copy.c: the workers */
+typedef struct culvert__copiers culvert__copiers;
+culvert__copiers *culvert__copiers_new(void);
+void culvert__copiers_free(culvert__copiers *); /* copies that were given are done first */
+bool culvert__copiers_give(culvert__copiers *, culvert__hub *, culvert__slot *); /* false: no thread could be started */
+
+/* completion.c */
+bool culvert__completion_poll(culvert_gpu *);
+double culvert__completion_before_sleep(culvert_gpu *, bool may_spin);
+bool culvert__stream_poll(culvert_stream *); /* true: more is to be done */
+
+/* notify.c */
+culvert__notifier *culvert__notifiers_new(culvert_gpu *, unsigned n, culvert_error *err);
+void culvert__notifiers_free(culvert_gpu *, bool leak);
+bool culvert__arm(culvert_stream *, uint64_t target); /* false: look again after a millisecond */
+
+/* loss.c */
+/* The device is lost: rejects everything pending of this gpu, tells the other loops. */
+void culvert__gpu_lose(culvert_gpu *, int result, const char *call);
+void culvert__loss_posted(culvert__post *);
+/* The result of a call for the sequence at hand failed; fills err; loses the device if it is that kind.
+   query: an unlisted code loses the device too. */
+void culvert__gpu_result(culvert_gpu *, int result, bool query, const char *call, const char *op,
+                         const char *where, culvert_error *err);
+
+/* monitor.c */
+int culvert__monitor_add(culvert_gpu *);
+void culvert__monitor_remove(culvert_gpu *);
+static inline void culvert__call_begin(culvert__flow *flow, const char *call) {
+    atomic_store_explicit(&flow->call_start, culvert__now(), memory_order_relaxed);
+    atomic_store_explicit(&flow->call, call, memory_order_release);
+}
+static inline void culvert__call_next(culvert__flow *flow, const char *call) {
+    atomic_store_explicit(&flow->call, call, memory_order_relaxed);
+}
+static inline void culvert__call_end(culvert__flow *flow) {
+    atomic_store_explicit(&flow->call, NULL, memory_order_release);
+}
+
+/* gpu.c */
+void culvert__gpu_leave(culvert_gpu *, bool forked); /* out of the loop: streams, events, notifiers go */
+void culvert__gpu_post_done(culvert_gpu *);          /* a post of another thread has run */
+/* info.c */
+void culvert__on_lost_schedule(culvert_gpu *);
+/* stream.c */
+culvert_stream *culvert__stream_make(culvert_gpu *, const culvert_stream_options *, const char *op,
+                                     const char *where, culvert_error *err);
+void culvert__stream_put(culvert_stream *);          /* culvert_stream_unref without its checks */
+void culvert__pool_drop(culvert_gpu *);              /* the pool's references */
+void culvert__streams_leave(culvert_gpu *, bool leak);
+static inline culvert__core *culvert__gpu_core(culvert_gpu *gpu) {
+    return culvert__core_of(gpu->loop);
+}
+#endif

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The parts of the gpu layer, and who owns what.
+ *
+ *   culvert__device   one a driver, ordinal and context in the PROCESS: the context, limits, the cap of
+ *                     operations in flight, whether it is lost. Counted (atomic); shared by loops.
+ *   culvert__memory   one a culvert_gpu: the heaps of device and pinned memory. Counted (atomic) by the gpu
+ *                     and by every buffer, so that buffers may be released on any thread, and after the gpu.
+ *   culvert_gpu       one an open call: a source of its loop. Its count (loop thread) is held by the handle, by
+ *                     streams, modules and whatever is in flight; at 0 it leaves the loop.
+ *   culvert_stream    a queue of sequences not wholly in the driver, and a ring of entries (segments) that are.
+ *   culvert_seq       operations; from a pool of the gpu. Lives until its work is over and its callbacks ran.
+ *   culvert__entry    a segment in the driver, with an event recorded behind it.
+ *
+ * Everything runs on the loop's thread unless said otherwise. Order of calls between files (no circle):
+ *   api (seq*.c stream.c buffer.c module.c) -> enqueue.c -> staging.c -> completion.c -> notify.c, loss.c ->
+ *   device.c, heap.c, memory.c
+ */
+#ifndef CULVERT_GPU_INTERNAL_H
+#define CULVERT_GPU_INTERNAL_H
+
+#include "culvert/gpu.h"
+#include "driver/table.h"
+#include "loop/loop_internal.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* ------------------------------------------------------------- device.c ---- */
+
+enum {
+    CULVERT__STREAM_CAP = 256, /* driver operations in flight: of a stream */
+    CULVERT__DEVICE_CAP = 768, /* ... of a device, over the whole process */
+    CULVERT__STREAM_RING = 256  /* entries a stream; each weighs at least 1, so the cap bounds them */
+};
+
+typedef struct culvert__device {
+    struct culvert__device *next; /* the registry; under its lock */
+    const culvert__driver *drv;
+    int ordinal;
+    int handle; /* CUdevice */
+    struct CUctx_st *ctx;
+    bool primary;               /* ctx was retained by us */
+    unsigned refs;              /* under the registry's lock */
+    atomic_uint units;          /* driver operations in flight, all loops */
+    atomic_int lost;            /* CULVERT_OK, or the sticky CUresult */
+    pthread_mutex_t lock;       /* members below; never held across a call of the driver */
+    culvert__link gpus;         /* culvert_gpu.device_link */
+    culvert_error lost_error;   /* valid once lost */
+    culvert__link graveyard;    /* culvert_seq.link: what the device may still use, leaked for ever */
+    atomic_uint starving;       /* gpus whose streams wait for units */
+    culvert_gpu_description description;
+} culvert__device;
+
+/* Start-up: may block. NULL and err on failure. */
+culvert__device *culvert__device_open(const culvert__driver *, int ordinal, struct CUctx_st *ctx,
+                                      const char *where, culvert_error *err);
+culvert__device *culvert__device_ref(culvert__device *);   /* Thread: any */
+void culvert__device_unref(culvert__device *);             /* Thread: any; may call the driver */
+
+/* Makes the device's context current for the calling thread, in relaxed capture mode, and brings both back;
+   nests. Thread: any. */
+typedef struct culvert__scope {
+    const culvert__device *device; /* NULL: nothing to undo */
+    bool pushed;
+    int mode; /* the thread's capture mode before */
+} culvert__scope;
+culvert__scope culvert__scope_enter(const culvert__device *);
+void culvert__scope_leave(culvert__scope);
+
+/* ------------------------------------------------------------- heap.c ---- */
+
+/*
+ * Ranges of large blocks, aligned to 256 bytes, best fit, neighbours joined when given back. It knows
+ * addresses only: blocks come from and go to the `ops`. Thread: any (its own lock, which is held across
+ * ops->grow, so only callers that may block pass may_grow).
+ */
+typedef struct culvert__heap culvert__heap;
+typedef struct culvert__range culvert__range; /* opaque; freed by heap_give */
+
+typedef struct culvert__heap_ops {
+    /* A block of `bytes`; CULVERT_OK, or a code, and then err (never NULL) is filled. */
+    int (*grow)(void *owner, size_t bytes, unsigned long long *address, culvert_error *err);
+    void (*shrink)(void *owner, unsigned long long address, size_t bytes);
+} culvert__heap_ops;
+
+typedef struct culvert__heap_options {
+    const char *what;   /* in messages: "device memory" */
+    size_t block_bytes; /* blocks are at least so large (a larger request gets one of its own size) */
+    size_t granule;     /* sizes of blocks are multiples of it, where limit and memory allow; 0: 256 */
+    size_t limit;       /* bytes of all blocks; 0: none */
+} culvert__heap_options;
+
+culvert__heap *culvert__heap_new(const culvert__heap_ops *, void *owner,
+                                 const culvert__heap_options *);
+/* Blocks go to ops->shrink, or are left where they are (leak). Ranges that are out are forgotten. */
+void culvert__heap_free(culvert__heap *, bool leak);
+/* NULL: err (may be NULL) says what was asked for, what is taken, free (and the largest free range), and the limit. */
+culvert__range *culvert__heap_take(culvert__heap *, size_t bytes, bool may_grow, culvert_error *err);
+void culvert__heap_give(culvert__heap *, culvert__range *);
+unsigned long long culvert__range_address(const culvert__range *);
+size_t culvert__range_bytes(const culvert__range *);
+/* Takes at least `bytes` of blocks in advance, in pieces of `piece` (0: block_bytes). */
+int culvert__heap_reserve(culvert__heap *, size_t bytes, size_t piece, culvert_error *err);
+size_t culvert__heap_taken(const culvert__heap *); /* bytes of blocks */
+size_t culvert__heap_used(const culvert__heap *);  /* bytes of ranges that are out */
+/* Is [p, p + bytes) inside one block? */
+bool culvert__heap_contains(culvert__heap *, unsigned long long address, size_t bytes);
+
+/* ----------------------------------------------------------- memory.c ---- */
+
+/* The heaps of a gpu. */
+typedef struct culvert__memory {
+    atomic_uint refs;
+    culvert__device *device; /* counted */
+    culvert__heap *local;    /* device memory */
+    culvert__heap *pinned;   /* host memory: its addresses are the host's */
+    _Atomic(struct culvert__alias *) aliases; /* blocks of it that the device has elsewhere: normally none */
+} culvert__memory;
+/* Options as in force (no zeroes meaning a default). Takes the reserves: start-up. */
+culvert__memory *culvert__memory_new(culvert__device *, const culvert_gpu_options *,
+                                     culvert_error *err);
+culvert__memory *culvert__memory_ref(culvert__memory *); /* Thread: any */
+void culvert__memory_unref(culvert__memory *); /* Thread: any; the last one frees blocks with the driver, or leaks
+                                                  them where the device is lost or this is a forked child */
+/* Grows the pinned heap by one block of at most 1 MiB. Not more than once a turn of the loop. */
+int culvert__memory_grow_pinned(culvert__memory *, culvert_error *err);
+/* The device's address of pinned memory: the same, under unified addressing. Thread: any */
+unsigned long long culvert__memory_device_address(culvert__memory *, unsigned long long host);
+
+struct culvert_buffer {
+    atomic_uint refs;
+    culvert__memory *memory; /* counted */
+    culvert__range *range;   /* NULL: zero bytes */
+    unsigned long long address;
+    void *data;              /* host address, or NULL */
+    size_t bytes;
+};
+/* A device buffer from what the heap has, without growing: for scratch. NULL if there is none. */
+culvert_buffer *culvert__buffer_take(culvert_gpu *, size_t bytes, bool may_grow, bool pinned,
+                                     const char *op, const char *where, culvert_error *err);
+/* offset + bytes inside the buffer, the buffer of this device? Else err with the figures ("upload of 4096 bytes at
+   offset 8192 runs past the end of a 10000-byte buffer") and false. verb: "upload", "fill" ... */
+bool culvert__buffer_check(const culvert_buffer *, const culvert__device *, const char *verb,
+                           const char *op, const char *where, size_t offset, size_t bytes,
+                           culvert_error *err);
+/* May work on the device use it? If not, culvert__buffer_foreign says why, in a few words. */
+bool culvert__buffer_reaches(const culvert_buffer *, const culvert__device *);
+void culvert__buffer_foreign(const culvert_buffer *, const culvert__device *, char *out, size_t size);
+
+/* ------------------------------------------------------ driver_thread.c ---- */
+
+/* One thread a gpu for calls of the driver that block (module load). It has the context current and relaxed
+   capture mode for life; started when first needed. */
+typedef struct culvert__driver_job {
+    culvert__post post; /* run on the loop when `work` has returned */
+    void (*work)(struct culvert__driver_job *); /* on the driver thread */
+    struct culvert__driver_job *next;
+} culvert__driver_job;
+typedef struct culvert__driver_thread culvert__driver_thread;
+culvert__driver_thread *culvert__driver_thread_new(culvert_gpu *, culvert_error *err); /* starts it */
+void culvert__driver_thread_submit(culvert__driver_thread *, culvert__driver_job *);
+/* Does a job run or wait? For the gpu's `busy`. */
+bool culvert__driver_thread_busy(culvert__driver_thread *);
+/* Lets the job that runs end, drops none: jobs not begun are run too. Joins; then runs the posts that the hub
+   did not take any more, on the calling thread. A job that does not end within a second (the driver waits for a
+   kernel that does not) is left alone, with its thread and all that it holds. NULL allowed. gpu->driver_thread is
+   NULL from the beginning of the call on. */
+void culvert__driver_thread_free(culvert__driver_thread *);
+
+/* ------------------------------------- module.c, module_load.c, launch.c ---- */
+
+struct culvert_kernel {
+    culvert_kernel *next;
+    culvert_module *module;
+    struct CUfunc_st *function;
+    char *name;
+    int nparams;          /* -1: not known (cuFuncGetParamInfo absent, no host-built twin) */
+    size_t *param_sizes;
+    unsigned max_threads; /* a block, of this kernel */
+    unsigned static_shared;
+    unsigned dynamic_set; /* dynamic shared bytes allowed so far */
+};
+
+struct culvert_module {
+    unsigned refs; /* handles + sequences in flight */
+    culvert_gpu *gpu; /* counted */
+    struct CUmod_st *module; /* NULL: not loaded */
+    const culvert_image *image;
+    culvert_kernel *kernels; /* in the order they were asked for */
+    culvert__driver_job unload;
+};
+culvert_module *culvert__module_ref(culvert_module *);
+const char *culvert__image_name(const culvert_image *);
+/* The host-built twin, which has the kernels' names: in builds for real devices too. NULL: there is none. */
+struct culvert_sim_module;
+const struct culvert_sim_module *culvert__image_twin(const culvert_image *);
+/* A kernel of a loaded module, and what the driver knows of it; the context is current. CUDA_SUCCESS, or a
+   result and the call that gave it. Thread: the one that has the module for itself. */
+int culvert__kernel_open(culvert_module *, const char *name, culvert_kernel **out, const char **call);
+
+/* A launch that was checked, in a sequence's arena. */
+typedef struct culvert__launch {
+    culvert_kernel *kernel;
+    unsigned blocks[3], threads[3], shared_bytes;
+    void **params; /* for cuLaunchKernel; NULL without parameters */
+} culvert__launch;
+/* Checks grid and arguments, copies values, makes the sequence hold module and buffers. False: the error is in the
+   sequence (culvert__seq_fail). */
+bool culvert__launch_build(culvert_seq *, culvert_kernel *, const culvert_grid *,
+                           const culvert_arg *args, size_t nargs, const char *op, const char *where,
+                           culvert__launch *out);
+
+/* ------------------------------------------------------------- seq.c ---- */
+
+/* For the files that build operations. Memory that lives as long as the sequence; NULL: failed with ENOMEM. */
+void *culvert__seq_arena(culvert_seq *, size_t bytes);
+void culvert__seq_fail(culvert_seq *, int code, const char *op, const char *where, const char *fmt,
+                       ...) CULVERT_PRINTF(5, 6); /* the first error stays */
+void culvert__seq_fail_with(culvert_seq *, const culvert_error *);
+bool culvert__seq_hold_buffer(culvert_seq *, culvert_buffer *); /* takes a reference of its own */
+bool culvert__seq_hold_module(culvert_seq *, culvert_module *); /* once for each module at most */
+culvert_gpu *culvert__seq_gpu(culvert_seq *);
+
+/* ------------------------------------------------------------- gpu.c ---- */
+
+struct culvert_gpu {
+    culvert__source source; /* first member */
+    culvert_loop *loop;     /* its memory is counted */
+    culvert__hub *hub;      /* counted */
+    culvert__device *device;
+    const culvert__driver *drv;
+    culvert__memory *memory;
+    unsigned refs; /* see above */
+    bool closed;   /* the handle was given up: new work is ESHUTDOWN */
+    bool attached; /* in the loop's list of sources */
+    bool lost;     /* this gpu has rejected what was pending */
+    culvert__driver_thread *driver_thread;
+    struct culvert__flow *flow; /* streams, events, notifiers, staging: see flow.h */
+};
+
+culvert_gpu *culvert__gpu_ref(culvert_gpu *);
+void culvert__gpu_unref(culvert_gpu *);
+
+/* Why new work is refused now: NULL if it is not, else a code (ESHUTDOWN, EDEVICELOST, EFORKED) and err filled. */
+bool culvert__gpu_refuses(culvert_gpu *, const char *op, const char *where, culvert_error *err);
+
+/* A call of the driver failed: fills err (class, name, text) and, where the error is one that loses the device,
+   starts that. Thread: any; off the loop's thread pass the device's gpu still. */
+void culvert__gpu_driver_failed(culvert_gpu *, int result, const char *call, const char *op,
+                                const char *where, culvert_error *err);
+
+#endif
