@@ -8,8 +8,9 @@
 #ifndef CULVERT_LOOP_INTERNAL_H
 #define CULVERT_LOOP_INTERNAL_H
 
+#include "future/future_internal.h" /* first: it sets CULVERT_NO_WHERE */
+
 #include "culvert/loop.h"
-#include "future/future_internal.h"
 
 /* ---- keepalive: ev_run does not return while the count is above 0 ---- */
 void culvert__loop_keep(culvert_loop *);
@@ -28,10 +29,6 @@ void culvert__loop_log(culvert_loop *, int level, const char *fmt, ...) CULVERT_
 
 /* ---- the hub: posts from any thread; outlives the binding ---- */
 typedef struct culvert__hub culvert__hub;
-typedef struct culvert__post {
-    struct culvert__post *next;
-    void (*run)(struct culvert__post *); /* on the loop's thread; may free or post the node again */
-} culvert__post;
 
 culvert__hub *culvert__loop_hub(culvert_loop *);     /* borrowed */
 culvert__hub *culvert__hub_ref(culvert__hub *);      /* Thread: any */
@@ -46,9 +43,9 @@ typedef struct culvert__timer {
     size_t place;      /* in the heap, from 1; 0: not started */
     uint64_t deadline; /* culvert__now() */
     void (*fire)(struct culvert__timer *); /* started again or freed at will */
+    uint64_t order;    /* of the start: equal deadlines fire in it */
     bool keeps;        /* it keeps the loop alive */
 } culvert__timer;
-uint64_t culvert__now(void); /* CLOCK_MONOTONIC, nanoseconds. Thread: any */
 /* seconds >= 0 (INFINITY allowed: never fires and keeps nothing). CULVERT_OK or CULVERT_ENOMEM. */
 int culvert__timer_start(culvert_loop *, culvert__timer *, double seconds, bool keeps);
 void culvert__timer_stop(culvert_loop *, culvert__timer *);
