@@ -129,9 +129,6 @@ struct culvert_sim_kernel {
     uint32_t reserved;
 };
 
-/* Of a variable: it is __constant__ */
-#define CULVERT_SIM_GLOBAL_CONSTANT 1u
-
 /*
  * A __device__ or __constant__ variable. There is one copy of it a process, whatever the number of
  * devices and of times that the module is loaded: its address on the device is its address here.
@@ -141,7 +138,7 @@ struct culvert_sim_global {
     const char *name;
     void *address;
     size_t bytes;
-    uint32_t flags;
+    uint32_t flags; /* 0 so far */
     uint32_t reserved;
 };
 
