@@ -35,11 +35,6 @@ static const entry *find(int code)
     return NULL;
 }
 
-int culvert_version(void)
-{
-    return CULVERT_VERSION;
-}
-
 const char *culvert_error_name(int code)
 {
     const entry *e = find(code);
