@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The heaps of a gpu: where their blocks come from, and when they go.
+ *
+ * Invariants:
+ *   - blocks go back to the driver only when the memory itself goes: the device was closed and the last
+ *     buffer is gone. Freeing waits for running kernels, so nothing is freed while a server works.
+ *   - memory of a lost device is never freed, nor is anything in a child after fork(): the driver must not
+ *     be called there.
+ *   - aliases only grow, at the front, so they are read without a lock.
+ *
+ * Device memory comes in blocks of 64 MiB: a cuMemAlloc takes up to a millisecond, and stalls launches
+ * meanwhile. Pinned memory comes by 1 MiB, since pinning takes half a millisecond for each.
+ */
+#include "gpu/gpu_internal.h"
+
+#include <stdlib.h>
+
+enum { MIB = 1024 * 1024, DEVICE_BLOCK = 64 * MIB, DEVICE_GRANULE = 2 * MIB };
+enum { PINNED_BLOCK = MIB, PINNED_GRANULE = 64 * 1024 };
+
+/* A pinned block that has another address on the device than on the host. */
+struct culvert__alias {
+    struct culvert__alias *next;
+    unsigned long long host, device;
+    size_t bytes;
+};
+
+/* ---- device memory ---- */
+
+static int grow_local(void *owner, size_t bytes, unsigned long long *address, culvert_error *err)
+{
+    const culvert__memory *memory = owner;
+    const culvert__driver *drv = memory->device->drv;
+    culvert__scope scope = culvert__scope_enter(memory->device);
+    int result = drv->cuMemAlloc(address, bytes);
+    culvert__scope_leave(scope);
+    if (result == CULVERT__CUDA_SUCCESS)
+        return CULVERT_OK;
+    return culvert__driver_error(drv, result, "cuMemAlloc", err);
+}
+
+static void shrink_local(void *owner, unsigned long long address, size_t bytes)
+{
+    const culvert__memory *memory = owner;
+    (void)bytes;
+    culvert__scope scope = culvert__scope_enter(memory->device);
+    (void)memory->device->drv->cuMemFree(address);
+    culvert__scope_leave(scope);
+}
+
+/* ---- pinned memory ---- */
+
+/* Where the device sees the block: kept if it is not where the host does. */
+static int note_address(culvert__memory *memory, void *host, size_t bytes, const char **call)
+{
+    unsigned long long device = 0;
+    *call = "cuMemHostGetDevicePointer";
+    int result = memory->device->drv->cuMemHostGetDevicePointer(&device, host, 0);
+    if (result != CULVERT__CUDA_SUCCESS || device == (uintptr_t)host)
+        return result;
+    struct culvert__alias *alias = malloc(sizeof *alias);
+    if (alias == NULL)
+        return CULVERT__CUDA_ERROR_OUT_OF_MEMORY;
+    *alias = (struct culvert__alias){atomic_load(&memory->aliases), (uintptr_t)host, device, bytes};
+    atomic_store(&memory->aliases, alias); /* the heap's lock is held: nobody else adds */
+    return CULVERT__CUDA_SUCCESS;
+}
+
+static int grow_pinned(void *owner, size_t bytes, unsigned long long *address, culvert_error *err)
+{
+    culvert__memory *memory = owner;
+    const culvert__driver *drv = memory->device->drv;
+    const char *call = "cuMemHostAlloc";
+    void *host = NULL;
+    culvert__scope scope = culvert__scope_enter(memory->device);
+    int result = drv->cuMemHostAlloc(&host, bytes, CULVERT__CU_MEMHOSTALLOC_PORTABLE);
+    if (result == CULVERT__CUDA_SUCCESS) {
+        result = note_address(memory, host, bytes, &call);
+        if (result != CULVERT__CUDA_SUCCESS)
+            (void)drv->cuMemFreeHost(host);
+    }
+    culvert__scope_leave(scope);
+    if (result != CULVERT__CUDA_SUCCESS)
+        return culvert__driver_error(drv, result, call, err);
+    *address = (uintptr_t)host;
+    return CULVERT_OK;
+}
+
+static void shrink_pinned(void *owner, unsigned long long address, size_t bytes)
+{
+    const culvert__memory *memory = owner;
+    (void)bytes;
+    culvert__scope scope = culvert__scope_enter(memory->device);
+    (void)memory->device->drv->cuMemFreeHost((void *)(uintptr_t)address);
+    culvert__scope_leave(scope);
+}
+
+unsigned long long culvert__memory_device_address(culvert__memory *memory, unsigned long long host)
+{
+    for (const struct culvert__alias *a = atomic_load(&memory->aliases); a != NULL; a = a->next)
+        if (host - a->host < a->bytes)
+            return a->device + (host - a->host);
+    return host;
+}
+
+/* ---- life ---- */
+
+static bool make_heaps(culvert__memory *memory, const culvert_gpu_options *options)
+{
+    static const culvert__heap_ops local_ops = {grow_local, shrink_local};
+    static const culvert__heap_ops pinned_ops = {grow_pinned, shrink_pinned};
+    const culvert__heap_options local = {.what = "device memory",
+                                         .block_bytes = DEVICE_BLOCK,
+                                         .granule = DEVICE_GRANULE,
+                                         .limit = options->device_limit};
+    const culvert__heap_options pinned = {.what = "pinned memory",
+                                          .block_bytes = PINNED_BLOCK,
+                                          .granule = PINNED_GRANULE,
+                                          .limit = options->pinned_limit};
+    memory->local = culvert__heap_new(&local_ops, memory, &local);
+    memory->pinned = culvert__heap_new(&pinned_ops, memory, &pinned);
+    return memory->local != NULL && memory->pinned != NULL;
+}
+
+static int reserve_too_large(const char *name, size_t reserve, size_t limit, culvert_error *err)
+{
+    culvert__error_set(err, CULVERT_EINVAL, 0, "culvert_gpu_open", NULL,
+                       "options->%s_reserve is %zu bytes, above %s_limit, which is %zu", name,
+                       reserve, name, limit);
+    return CULVERT_EINVAL;
+}
+
+/* Device memory as one block, so that one buffer may have all of it; pinned memory in pieces that do not
+   stop the launches of others for long. */
+static int take_reserves(culvert__memory *memory, const culvert_gpu_options *options,
+                         culvert_error *err)
+{
+    size_t local = options->device_reserve, pinned = options->pinned_reserve;
+    if (options->device_limit != 0 && local > options->device_limit)
+        return reserve_too_large("device", local, options->device_limit, err);
+    if (options->pinned_limit != 0 && pinned > options->pinned_limit)
+        return reserve_too_large("pinned", pinned, options->pinned_limit, err);
+    int code = culvert__heap_reserve(memory->local, local, local, err);
+    if (code == CULVERT_OK)
+        code = culvert__heap_reserve(memory->pinned, pinned, PINNED_BLOCK, err);
+    if (code != CULVERT_OK)
+        err->op = "culvert_gpu_open";
+    return code;
+}
+
+culvert__memory *culvert__memory_new(culvert__device *device, const culvert_gpu_options *options,
+                                     culvert_error *err)
+{
+    culvert_error local = CULVERT_ERROR_INIT;
+    culvert__memory *memory = calloc(1, sizeof *memory);
+    if (memory != NULL) {
+        atomic_init(&memory->refs, 1);
+        atomic_init(&memory->aliases, NULL);
+        memory->device = culvert__device_ref(device);
+    }
+    if (memory == NULL || !make_heaps(memory, options)) {
+        culvert__error_set(err, CULVERT_ENOMEM, 0, "culvert_gpu_open", NULL,
+                           "no memory for the bookkeeping of the device's memory");
+        culvert__memory_unref(memory);
+        return NULL;
+    }
+    if (take_reserves(memory, options, &local) != CULVERT_OK) {
+        culvert__memory_unref(memory);
+        if (err != NULL)
+            *err = local;
+        return NULL;
+    }
+    return memory;
+}
+
+culvert__memory *culvert__memory_ref(culvert__memory *memory)
+{
+    atomic_fetch_add_explicit(&memory->refs, 1, memory_order_relaxed);
+    return memory;
+}
+
+void culvert__memory_unref(culvert__memory *memory)
+{
+    if (memory == NULL || culvert__forked())
+        return;
+    if (atomic_fetch_sub_explicit(&memory->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    bool leak = atomic_load(&memory->device->lost) != 0;
+    culvert__heap_free(memory->local, leak);
+    culvert__heap_free(memory->pinned, leak);
+    for (struct culvert__alias *a = atomic_load(&memory->aliases), *next; a != NULL; a = next) {
+        next = a->next;
+        free(a);
+    }
+    culvert__device_unref(memory->device);
+    free(memory);
+}
+
+int culvert__memory_grow_pinned(culvert__memory *memory, culvert_error *err)
+{
+    return culvert__heap_reserve(memory->pinned, PINNED_BLOCK, PINNED_BLOCK, err);
+}
