@@ -50,9 +50,11 @@ static void encrypt(const struct cipher *c, const unsigned char *in, unsigned ch
     ck_assert_int_eq(machine_run(m, &l, params), 0);
     machine_get(m, all, d_out, n + shift + 16);
     memcpy(out, all + shift, n);
-    for (size_t i = 0; i < n + shift + 16; i++) { /* nothing beside it is written */
-        ck_assert(all[i] == 0xcd || (i >= shift && i < shift + n));
+    size_t strays = 0; /* nothing beside it is written */
+    for (size_t i = 0; i < n + shift + 16; i++) {
+        strays += all[i] != 0xcd && (i < shift || i >= shift + n);
     }
+    ck_assert_uint_eq(strays, 0);
     machine_free(m, d_in);
     machine_free(m, d_out);
     free(all);
