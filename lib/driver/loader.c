@@ -99,17 +99,18 @@ static const culvert__driver *enter_fresh(const char *key, culvert__driver *fres
     return driver != NULL ? driver : no_memory(err);
 }
 
-static const culvert__driver *open_key(const char *key, culvert_error *err)
+/* The key is "cuda", "sim", or that of the library at `path`. */
+static const culvert__driver *open_key(const char *key, const char *path, culvert_error *err)
 {
     const culvert__driver *there =
         find_key(atomic_load_explicit(&entries, memory_order_acquire), key);
     if (there != NULL)
         return there;
+    if (path != NULL)
+        return enter_fresh(key, culvert__library_at(path, err), err);
     if (strcmp(key, "cuda") == 0)
         return enter_fresh(key, culvert__library_cuda(err), err);
-    if (strcmp(key, "sim") == 0)
-        return enter_fresh(key, culvert__library_simulator(err), err);
-    return enter_fresh(key, culvert__library_at(key, err), err);
+    return enter_fresh(key, culvert__library_simulator(err), err);
 }
 
 /* One line, by the one thread that decided. */
@@ -137,7 +138,7 @@ static const culvert__driver *open_auto(culvert_error *err)
         return there;
 
     culvert_error cuda = CULVERT_ERROR_INIT, sim = CULVERT_ERROR_INIT;
-    const culvert__driver *driver = open_key("cuda", &cuda);
+    const culvert__driver *driver = open_key("cuda", NULL, &cuda);
     bool have_cuda = driver != NULL;
     if (!have_cuda) {
         /* Short of memory is not the same as no GPU: no simulator in its place. */
@@ -146,7 +147,7 @@ static const culvert__driver *open_auto(culvert_error *err)
                 *err = cuda;
             return NULL;
         }
-        driver = open_key("sim", &sim);
+        driver = open_key("sim", NULL, &sim);
     }
     if (driver == NULL) {
         culvert__error_set(err, sim.code, cuda.native, "dlopen", NULL,
@@ -165,10 +166,10 @@ static const culvert__driver *open_auto(culvert_error *err)
 
 static const culvert__driver *open_path(const char *path, culvert_error *err)
 {
-    /* The key is the file itself, whatever the way to it; a file that is not there keeps the name that
-       was given, for the message. */
+    /* The key is the file itself, whatever the way to it; it is opened, and named in messages, as the
+       caller named it. */
     char real[PATH_MAX];
-    return open_key(realpath(path, real) != NULL ? real : path, err);
+    return open_key(realpath(path, real) != NULL ? real : path, path, err);
 }
 
 const culvert__driver *culvert__driver_open(const char *name, culvert_error *err)
@@ -182,7 +183,7 @@ const culvert__driver *culvert__driver_open(const char *name, culvert_error *err
     if (strcmp(name, "auto") == 0)
         return open_auto(err);
     if (strcmp(name, "cuda") == 0 || strcmp(name, "sim") == 0)
-        return open_key(name, err);
+        return open_key(name, NULL, err);
     culvert__error_set(
         err, CULVERT_EINVAL, 0, "culvert__driver_open", NULL,
         "there is no driver \"%.60s\": use cuda, sim, auto, or the path of a library, "

@@ -326,6 +326,7 @@ START_TEST(one_file_by_two_names_is_one_driver)
 {
     const culvert__driver *driver = must_open(FAKES "/twin.so");
     ck_assert_ptr_eq(must_open(FAKES "/./twin.so"), driver);
+    ck_assert_str_eq(driver->file, "twin.so");
     ck_assert_ptr_eq(must_open(FAKES "/both/../twin.so"), driver);
 
     const char *link_name = FAKES "/twin_link.so";
