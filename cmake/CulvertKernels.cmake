@@ -2,8 +2,8 @@
 # culvert_add_kernels(<target> SOURCES <a.cu>... [INCLUDES <dirs>] [DEFINES <NAME[=value]>...]
 #                     [NVCC_FLAGS <flags>] [HOST_FLAGS <flags>])
 #
-# Compiles each .cu source (see culvert/kernel.h for what it may hold) twice and embeds both in <target>,
-# which was made in the same directory and may be of C alone:
+# Compiles each .cu source (see culvert/kernel.h for what it may hold) twice and embeds both in <target>, a program
+# or a library that was made in the same directory, of C alone if it likes:
 #
 #   - with nvcc 12.0 or newer, where there is one, into a fatbin;
 #   - with the host's C++ compiler into a module for the simulated driver.
@@ -332,6 +332,11 @@ function(culvert_add_kernels target)
   if(NOT target_dir STREQUAL CMAKE_CURRENT_BINARY_DIR)
     message(FATAL_ERROR "culvert_add_kernels(${target}): call it in the directory that made the target")
   endif()
+  get_target_property(type ${target} TYPE)
+  if(NOT type MATCHES "EXECUTABLE|STATIC_LIBRARY|SHARED_LIBRARY|MODULE_LIBRARY")
+    message(FATAL_ERROR "culvert_add_kernels(${target}): the target is an ${type}, which cannot hold objects made "
+                        "elsewhere; use a static library")
+  endif()
   culvert__find_nvcc()
   culvert__find_cxx()
   culvert__host_flags(host_flags)
@@ -385,8 +390,7 @@ function(culvert_add_kernels target)
 
   # Kernels use the C library's mathematics. (Not target_link_libraries, whose two forms do not mix.)
   set_property(TARGET ${target} APPEND PROPERTY LINK_LIBRARIES m)
-  get_target_property(type ${target} TYPE)
-  if(type MATCHES "STATIC_LIBRARY|OBJECT_LIBRARY")
+  if(type STREQUAL "STATIC_LIBRARY")
     set_property(TARGET ${target} APPEND PROPERTY INTERFACE_LINK_LIBRARIES "$<LINK_ONLY:m>")
   endif()
 endfunction()

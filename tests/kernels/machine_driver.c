@@ -18,6 +18,9 @@ struct machine {
         const culvert_image *image;
         culvert__CUmodule module;
     } modules[MAX_MODULES];
+    const culvert_image *last_image; /* where `last` comes from: once a launch failed, */
+    const char *last_name;           /* no function can be looked up any more */
+    culvert__CUfunction last;
 };
 
 #define OK(call) ck_assert_int_eq((call), 0)
@@ -91,9 +94,12 @@ static culvert__CUmodule module_of(machine *m, const culvert_image *image)
 
 static culvert__CUfunction function_of(machine *m, const culvert_image *image, const char *name)
 {
-    culvert__CUfunction f = NULL;
-    OK(m->d->cuModuleGetFunction(&f, module_of(m, image), name));
-    return f;
+    if (m->last_image != image || strcmp(m->last_name, name) != 0) {
+        OK(m->d->cuModuleGetFunction(&m->last, module_of(m, image), name));
+        m->last_image = image;
+        m->last_name = name;
+    }
+    return m->last;
 }
 
 uint64_t machine_global(machine *m, const culvert_image *image, const char *name, size_t *bytes)
