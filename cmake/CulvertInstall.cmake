@@ -7,12 +7,8 @@ set(culvert_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Culvert")
 install(DIRECTORY include/culvert DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
-set(culvert_installed culvert culvert_static)
-if(TARGET culvert_sim)
-  list(APPEND culvert_installed culvert_sim)
-  set_target_properties(culvert_sim PROPERTIES EXPORT_NAME sim)
-endif()
-install(TARGETS ${culvert_installed} EXPORT CulvertTargets)
+set_target_properties(culvert_sim PROPERTIES EXPORT_NAME sim)
+install(TARGETS culvert culvert_static culvert_sim EXPORT CulvertTargets)
 install(EXPORT CulvertTargets NAMESPACE Culvert:: DESTINATION "${culvert_package_dir}")
 
 configure_package_config_file(cmake/CulvertConfig.cmake.in CulvertConfig.cmake
@@ -22,8 +18,8 @@ install(FILES
     "${PROJECT_BINARY_DIR}/CulvertConfig.cmake"
     "${PROJECT_BINARY_DIR}/CulvertConfigVersion.cmake"
     cmake/FindLibev.cmake
+    cmake/CulvertKernels.cmake
   DESTINATION "${culvert_package_dir}")
-install(FILES cmake/CulvertKernels.cmake DESTINATION "${culvert_package_dir}" OPTIONAL)
 
 # The prefix is told from where the .pc file is, so an installed tree can be moved.
 cmake_path(IS_ABSOLUTE CMAKE_INSTALL_LIBDIR culvert_absolute)
@@ -35,7 +31,5 @@ string(REGEX REPLACE "/$" "" culvert_pc_to_prefix "${culvert_pc_to_prefix}")
 foreach(pc culvert culvert-sim)
   configure_file(cmake/${pc}.pc.in ${pc}.pc @ONLY)
 endforeach()
-install(FILES "${PROJECT_BINARY_DIR}/culvert.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
-if(TARGET culvert_sim)
-  install(FILES "${PROJECT_BINARY_DIR}/culvert-sim.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
-endif()
+install(FILES "${PROJECT_BINARY_DIR}/culvert.pc" "${PROJECT_BINARY_DIR}/culvert-sim.pc"
+  DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

@@ -57,7 +57,7 @@ endif()
 if(CULVERT_SANITIZE)
   add_compile_options(${culvert_sanitize} -fno-omit-frame-pointer)
   add_link_options(${culvert_sanitize})
-elseif(EXISTS "${PROJECT_SOURCE_DIR}/lib/future/CMakeLists.txt" AND EXISTS "${PROJECT_SOURCE_DIR}/lib/loop/CMakeLists.txt")
+else()
   # With a sanitizer its symbols stay undefined in a shared library until the program brings them.
   add_link_options("$<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,SHARED_LIBRARY>:LINKER:-z,defs>")
 endif()
