@@ -84,7 +84,8 @@ static double source_before_sleep(culvert__source *source, bool may_spin)
 static bool source_busy(culvert__source *source)
 {
     culvert_gpu *gpu = gpu_of(source);
-    return !gpu->lost && !culvert__list_empty(&gpu->flow->busy);
+    return !gpu->lost && (!culvert__list_empty(&gpu->flow->busy) ||
+                          culvert__driver_thread_busy(gpu->driver_thread));
 }
 
 static void source_detach(culvert__source *source, bool forked)
@@ -286,6 +287,7 @@ static void free_memory(culvert_gpu *gpu)
     culvert__device_unref(gpu->device);
     culvert__hub_unref(gpu->hub);
     culvert_loop *loop = gpu->loop;
+    free(flow->no_seq);
     free(flow);
     free(gpu);
     culvert_loop_unref(loop);
