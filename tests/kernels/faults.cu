@@ -40,6 +40,24 @@ extern "C" __global__ void not_in_mask(int *out)
 }
 CULVERT_KERNEL(not_in_mask);
 
+/* Lanes that do not agree about who takes part, or in what. */
+extern "C" __global__ void mixed_masks(unsigned *out)
+{
+    __syncwarp(threadIdx.x < 16 ? 0xffffffffu : 0xffff0001u);
+    out[threadIdx.x] = 1;
+}
+CULVERT_KERNEL(mixed_masks);
+
+extern "C" __global__ void mixed_kinds(unsigned *out)
+{
+    if (threadIdx.x % 2) {
+        out[threadIdx.x] = __ballot_sync(0xffffffffu, 1);
+    } else {
+        out[threadIdx.x] = __shfl_sync(0xffffffffu, 1u, 0);
+    }
+}
+CULVERT_KERNEL(mixed_kinds);
+
 /* For ever, unless it is stopped. */
 extern "C" __global__ void spin(volatile unsigned *flag)
 {

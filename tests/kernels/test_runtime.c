@@ -121,6 +121,22 @@ START_TEST(a_deadlock_is_found_and_said)
 }
 END_TEST
 
+START_TEST(lanes_that_do_not_agree_are_a_deadlock)
+{
+    uint32_t out[32], *p = out;
+    const char *const kernels[] = {"mixed_masks", "mixed_kinds"};
+    for (int k = 0; k < 2; k++) {
+        memset(out, 0, sizeof out);
+        ck_assert_int_eq(run(&culvert_image_faults, kernels[k], 1, 32, &p), 719);
+        ck_assert_ptr_nonnull(strstr(message, "32 in warp operations"));
+        for (int i = 0; i < 32; i++) {
+            ck_assert_uint_eq(out[i], 0);
+        }
+        check_usable();
+    }
+}
+END_TEST
+
 START_TEST(a_mask_without_the_caller_is_a_fault)
 {
     int32_t out[32], *p = out;
@@ -374,6 +390,7 @@ int main(void)
     tcase_add_test(t, a_trap_ends_the_launch);
     tcase_add_test(t, a_failed_assertion_ends_the_launch_not_the_process);
     tcase_add_test(t, a_deadlock_is_found_and_said);
+    tcase_add_test(t, lanes_that_do_not_agree_are_a_deadlock);
     tcase_add_test(t, a_mask_without_the_caller_is_a_fault);
     tcase_add_test(t, messages_fit_the_room_they_are_given);
     tcase_add_test(t, a_kernel_without_end_can_be_stopped);
