@@ -2,9 +2,9 @@
 /*
  * Buffers: a counted range of a heap.
  *
- * Invariants: size and addresses never change, so they are read on any thread without a lock. A buffer
- * holds the memory it is of, which therefore outlives the gpu. Work that uses a buffer holds a
- * reference until the library has seen the end of it, so a range that is given back is used by no
+ * Invariants: size and addresses never change, so they are read on any thread without a lock. A
+ * buffer holds the memory it is of, which therefore outlives the gpu. Work that uses a buffer holds
+ * a reference until the library has seen the end of it, so a range that is given back is used by no
  * stream.
  */
 #include "gpu/flow.h"
@@ -111,7 +111,8 @@ culvert_buffer *culvert_buffer_ref(culvert_buffer *buffer)
     return buffer;
 }
 
-/* In a child after fork() the heap's lock may be held by a thread that is not there: all of it stays. */
+/* In a child after fork() the heap's lock may be held by a thread that is not there: all of it
+   stays. */
 void culvert_buffer_unref(culvert_buffer *buffer)
 {
     if (buffer == NULL || culvert__forked())

@@ -7,11 +7,12 @@
  *
  * Invariants:
  *   - jobs run one at a time, in the order submitted; every one is run
- *   - a job belongs to this thread from submit until it is posted or returned, then to the loop's thread
- *   - the state is counted by the thread and by its owner, so that a thread which the driver does not
- *     give back can be left alone
- *   - the thread makes no signal handler run, and is in relaxed capture mode for life, so that its calls
- *     break nobody's capture
+ *   - a job belongs to this thread from submit until it is posted or returned, then to the loop's
+ *     thread
+ *   - the state is counted by the thread and by its owner, so that a thread which the driver does
+ *     not give back can be left alone
+ *   - the thread makes no signal handler run, and is in relaxed capture mode for life, so that its
+ *     calls break nobody's capture
  */
 #define _GNU_SOURCE
 #include "gpu/gpu_internal.h"

@@ -2,19 +2,19 @@
 /*
  * A heap of addresses: ranges of large blocks, best fit, neighbours joined when given back.
  *
- * It never touches the memory it hands out, which may be a device's: what it knows of a range stands in
- * a struct of its own.
+ * It never touches the memory it hands out, which may be a device's: what it knows of a range
+ * stands in a struct of its own.
  *
  * Invariants, whenever the lock is free:
- *   - the ranges of a block cover it without gap, in a list by address; sizes and addresses are multiples
- *     of 256
+ *   - the ranges of a block cover it without gap, in a list by address; sizes and addresses are
+ *     multiples of 256
  *   - no two neighbours are both free; a free range is in the tree, one that is out is not
  *   - taken is the sum of all blocks, used the sum of the ranges that are out; taken <= limit
  *   - the blocks are in an array sorted by address
  *
- * The tree is a treap (a search tree by size and address, a heap by a random priority): it gives the
- * smallest range that is large enough, the lowest among equals, in O(log n). Giving back allocates
- * nothing, so it cannot fail; taking allocates before it changes anything.
+ * The tree is a treap (a search tree by size and address, a heap by a random priority): it gives
+ * the smallest range that is large enough, the lowest among equals, in O(log n). Giving back
+ * allocates nothing, so it cannot fail; taking allocates before it changes anything.
  */
 #include "gpu/gpu_internal.h"
 
@@ -221,8 +221,8 @@ static void figures(const culvert__heap *heap, size_t bytes, const char *why, cu
 }
 
 /*
- * A block with a free range of at least `need` bytes (a multiple of UNIT). Where there is not enough for
- * a block of the usual size, one of just that size.
+ * A block with a free range of at least `need` bytes (a multiple of UNIT). Where there is not
+ * enough for a block of the usual size, one of just that size.
  */
 static int grow(culvert__heap *heap, size_t need, culvert_error *err)
 {

@@ -2,12 +2,12 @@
 /*
  * Building a launch: every check of grid and arguments, and the copy of the values.
  *
- * The driver reads as many values as the kernel has parameters, whatever the caller gave, and a limit
- * that is exceeded comes back as "invalid argument" with no figure, so all of it is checked here, where
- * the call can still be named.
+ * The driver reads as many values as the kernel has parameters, whatever the caller gave, and a
+ * limit that is exceeded comes back as "invalid argument" with no figure, so all of it is checked
+ * here, where the call can still be named.
  *
- * Invariant: what a built launch points to is in the sequence's arena: the launch may be deferred, when
- * the caller's arguments are long gone.
+ * Invariant: what a built launch points to is in the sequence's arena: the launch may be deferred,
+ * when the caller's arguments are long gone.
  */
 #include "gpu/gpu_internal.h"
 
@@ -82,7 +82,8 @@ static bool check_threads(const request *r, const unsigned threads[3])
     }
     if (!check_sizes(r, "block", threads, r->limits->max_block))
         return false;
-    /* Each is within its limit, so that the product of two cannot overflow, but that of three can. */
+    /* Each is within its limit, so that the product of two cannot overflow, but that of three can.
+       */
     unsigned long long product = (unsigned long long)threads[0] * threads[1];
     unsigned limit = r->limits->max_threads_per_block;
     const char *whose = "this device's";
@@ -221,7 +222,8 @@ static bool check_count(const request *r, const culvert_arg *args, size_t nargs)
     return true;
 }
 
-/* Bytes that the copies of all values need, each rounded up to the alignment; 0: something is wrong. */
+/* Bytes that the copies of all values need, each rounded up to the alignment; 0: something is
+   wrong. */
 static size_t check_args(const request *r, const culvert_arg *args, size_t nargs)
 {
     size_t sum = 0;

@@ -3,14 +3,16 @@
  * The heaps of a gpu: where their blocks come from, and when they go.
  *
  * Invariants:
- *   - blocks go back to the driver only when the memory itself goes: the device was closed and the last
- *     buffer is gone. Freeing waits for running kernels, so nothing is freed while a server works.
- *   - memory of a lost device is never freed, nor is anything in a child after fork(): the driver must not
- *     be called there.
+ *   - blocks go back to the driver only when the memory itself goes: the device was closed and the
+ *     last buffer is gone. Freeing waits for running kernels, so nothing is freed while a server
+ *     works.
+ *   - memory of a lost device is never freed, nor is anything in a child after fork(): the driver
+ *     must not be called there.
  *   - aliases only grow, at the front, so they are read without a lock.
  *
- * Device memory comes in blocks of 64 MiB: a cuMemAlloc takes up to a millisecond, and stalls launches
- * meanwhile. Pinned memory comes by 1 MiB, since pinning takes half a millisecond for each.
+ * Device memory comes in blocks of 64 MiB: a cuMemAlloc takes up to a millisecond, and stalls
+ * launches meanwhile. Pinned memory comes by 1 MiB, since pinning takes half a millisecond for
+ * each.
  */
 #include "gpu/gpu_internal.h"
 
@@ -131,8 +133,8 @@ static int reserve_too_large(const char *name, size_t reserve, size_t limit, cul
     return CULVERT_EINVAL;
 }
 
-/* Device memory as one block, so that one buffer may have all of it; pinned memory in pieces that do not
-   stop the launches of others for long. */
+/* Device memory as one block, so that one buffer may have all of it; pinned memory in pieces that
+   do not stop the launches of others for long. */
 static int take_reserves(culvert__memory *memory, const culvert_gpu_options *options,
                          culvert_error *err)
 {

@@ -5,8 +5,8 @@
  * Invariants:
  *   - a module holds its gpu, and is held by its handles and by the work that launches its kernels
  *   - kernels live as long as their module
- *   - unloading may wait for running kernels, so the driver thread does it. Where that is gone (the gpu
- *     has left its loop), it is done at once if nothing is in flight on the device, else never
+ *   - unloading may wait for running kernels, so the driver thread does it. Where that is gone (the
+ *     gpu has left its loop), it is done at once if nothing is in flight on the device, else never
  */
 #define _POSIX_C_SOURCE 200809L
 #include "gpu/flow.h"
@@ -121,8 +121,8 @@ static int read_attributes(culvert_kernel *kernel, const char **call)
     return CULVERT__CUDA_SUCCESS;
 }
 
-/* The function, in the device's memory from now on: a lazy driver would load it at its first launch, when
-   it waits for everything that runs. */
+/* The function, in the device's memory from now on: a lazy driver would load it at its first
+   launch, when it waits for everything that runs. */
 static int find_function(culvert_kernel *kernel, const char **call)
 {
     const culvert__driver *drv = kernel->module->gpu->drv;

@@ -4,14 +4,15 @@
  *
  *              cancel, shutdown              load_done
  *   QUEUED ----------------------> DROPPED ------------> (freed)
- *      |  the driver thread begins              load_done
- *      +-------------------------> RUNNING -------------> (freed; the future settles with the outcome)
+ *      |  the driver thread begins              load_done +-------------------------> RUNNING
+ *      -------------> (freed; the future settles with the outcome)
  *
  * Invariants:
  *   - the state leaves QUEUED once, by whoever exchanges it first: a load that is dropped calls no
  *     driver, one that runs settles with its real outcome when it is over
- *   - between submit and load_done the load holds a pin of its future, so that settling it then is safe:
- *     where it was settled before (dropped, shutdown), the module is released, which unloads it
+ *   - between submit and load_done the load holds a pin of its future, so that settling it then is
+ *     safe: where it was settled before (dropped, shutdown), the module is released, which unloads
+ *     it
  *   - the loop is kept alive from submit until the future has settled
  */
 #include "gpu/flow.h"
@@ -109,7 +110,8 @@ static void load_work(culvert__driver_job *job)
 
 /* ---- what came of it ---- */
 
-/* Results that say that the image is not for this device or driver: nothing to do with the device's state. */
+/* Results that say that the image is not for this device or driver: nothing to do with the device's
+   state. */
 static bool unfit(int result)
 {
     switch (result) {

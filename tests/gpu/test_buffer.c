@@ -536,7 +536,8 @@ START_TEST(memory_of_another_device_is_refused_but_pinned_memory_is_not)
 }
 END_TEST
 
-/* A driver without unified addressing: what the device calls pinned memory is not what the host does. */
+/* A driver without unified addressing: what the device calls pinned memory is not what the host
+   does. */
 static int elsewhere(unsigned long long *address, void *host, unsigned flags)
 {
     (void)flags;

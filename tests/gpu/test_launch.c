@@ -115,7 +115,8 @@ START_TEST(a_kernel_reaches_host_buffers)
 }
 END_TEST
 
-/* The launch is put off until a promise is kept; by then the caller's values are others (cudarc#29). */
+/* The launch is put off until a promise is kept; by then the caller's values are others
+   (cudarc#29). */
 START_TEST(case_100_arguments_are_copied_at_the_call)
 {
     culvert_buffer *out = buffer(4);

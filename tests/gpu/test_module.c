@@ -298,7 +298,8 @@ END_TEST
 
 /* ---- the simulator ---- */
 
-/* A lazy driver loads a kernel at its first launch, and stops everybody meanwhile (torchcomms#2334). */
+/* A lazy driver loads a kernel at its first launch, and stops everybody meanwhile
+   (torchcomms#2334). */
 START_TEST(case_086_kernels_are_loaded_before_their_first_launch)
 {
     culvert_module *module = rig_module(&r, &culvert_image_launches);
