@@ -327,6 +327,8 @@ void culvert__guess_owner(culvert__core *); /* by culvert__core_init */
 void culvert__claim(culvert__core *);
 /* Thread: any. Whether this is surely the loop's thread. */
 bool culvert__is_owner(const culvert__core *);
+/* Thread: any. As far as is known. */
+bool culvert__may_own(const culvert__core *);
 /* Thread: any. True: this thread may act as the loop's until own_end. */
 bool culvert__own_begin(culvert__core *, bool *taken);
 void culvert__own_end(culvert__core *, bool taken);

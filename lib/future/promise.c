@@ -159,7 +159,10 @@ void culvert_resolve(culvert_promise *promise, void *value, culvert_free_fn *val
         return;
     }
     culvert__check_thread(promise->base.core, "culvert_resolve");
-    atomic_store(&promise->consumed, true);
+    if (atomic_exchange(&promise->consumed, true)) {
+        culvert__release_arg(promise->base.core, value_free, value);
+        return;
+    }
     culvert__settle_value(&promise->base, value, value_free);
     finish(promise);
 }
@@ -171,7 +174,8 @@ void culvert_reject(culvert_promise *promise, const culvert_error *err)
     if (culvert__inherited(promise->base.core))
         return;
     culvert__check_thread(promise->base.core, "culvert_reject");
-    atomic_store(&promise->consumed, true);
+    if (atomic_exchange(&promise->consumed, true))
+        return;
     culvert__settle_error(&promise->base, err);
     finish(promise);
 }

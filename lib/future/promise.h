@@ -13,6 +13,7 @@ struct culvert_promise {
     culvert__post post;  /* the posted forms */
     atomic_int
         sides; /* who has not let go: the consumers, the producer, `told` while it is queued */
+    /* Consuming it twice is a mistake, which does no harm as long as the future is there. */
     atomic_bool consumed;
     const char *where;
 

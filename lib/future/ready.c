@@ -60,7 +60,7 @@ bool culvert__ready_run(culvert__core *core, unsigned max, uint64_t until)
     unsigned check = 1, stride = 1;
 
     culvert__enter(core);
-    for (unsigned n = 0; n < max && !core->close_wanted; n++) {
+    for (unsigned n = 0; n < max && !core->close_wanted && !culvert__inherited(core); n++) {
         culvert__link *first = core->ready.next;
 
         if (first == &core->ready || first == core->barrier)

@@ -53,6 +53,11 @@ bool culvert__is_owner(const culvert__core *core)
     return atomic_load(&core->owner) == self();
 }
 
+bool culvert__may_own(const culvert__core *core)
+{
+    return (atomic_load(&core->owner) & ~(uintptr_t)FLAGS) == self();
+}
+
 bool culvert__own_begin(culvert__core *core, bool *taken)
 {
     const uintptr_t me = self();

@@ -104,7 +104,8 @@ void culvert__loop_unhandled(culvert__core *, const culvert_error *);
 
 /* close.c, fork.c */
 void culvert__loop_close(culvert__core *);
-void culvert__loop_in_child(culvert_loop *);
+/* free: by culvert_loop_free, which gives up the program's reference. */
+void culvert__loop_in_child(culvert_loop *, bool free);
 void culvert__settle_roots(culvert_loop *, const culvert_error *);
 
 #endif

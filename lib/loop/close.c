@@ -117,7 +117,7 @@ void culvert__loop_close(culvert__core *core)
     const culvert_error *err = culvert__static_error(CULVERT_ESHUTDOWN);
 
     if (culvert__forked()) {
-        culvert__loop_in_child(loop);
+        culvert__loop_in_child(loop, true);
         return;
     }
     culvert__pool_discard(loop, err);
@@ -131,15 +131,21 @@ void culvert__loop_close(culvert__core *core)
     finish(loop);
 }
 
-void culvert__loop_in_child(culvert_loop *loop)
+/*
+ * Only the thread that forked is in the child. Where that is not the loop's, the loop's thread may have
+ * been in the middle of anything, so what it left is not touched.
+ */
+void culvert__loop_in_child(culvert_loop *loop, bool free)
 {
     culvert__core *core = &loop->core;
     const culvert_error *err = culvert__static_error(CULVERT_EFORKED);
 
-    if (core->child_done || core->depth > 0)
+    if (core->child_done || core->depth > 0 || !culvert__may_own(core))
         return;
     core->closing = true;
     core->child_done = true;
+    if (!free)
+        culvert_loop_ref(loop); /* for the culvert_loop_free that may come */
     /* So that stopping our watchers does not change the parent's epoll set. */
     ev_loop_fork(loop->ev);
     culvert__settle_roots(loop, err);
@@ -151,19 +157,37 @@ void culvert__loop_in_child(culvert_loop *loop)
     finish(loop);
 }
 
+static void free_in_child(culvert_loop *loop)
+{
+    culvert__core *core = &loop->core;
+
+    if (core->child_done) {
+        culvert_loop_unref(loop); /* ev_run came first */
+    } else if (core->depth > 0) {
+        core->closing = true;
+        core->close_wanted = true;
+    } else {
+        culvert__loop_in_child(loop, true);
+    }
+}
+
 void culvert_loop_free(culvert_loop *loop)
 {
     if (loop == NULL)
         return;
     culvert__core *core = &loop->core;
 
-    if (!culvert__forked()) {
-        culvert__check_thread(core, "culvert_loop_free");
-        culvert__claim(core);
-        culvert__hub_refuse(loop->hub);
+    if (culvert__forked()) {
+        free_in_child(loop);
+        return;
     }
     if (core->closing)
-        return; /* it is being freed; or, in a child, has been by ev_run */
+        return; /* a callback of the one that is going on */
+    /* The loop's thread may be over and gone: then it is anybody's. */
+    if (ev_depth(loop->ev) > 0)
+        culvert__check_thread(core, "culvert_loop_free");
+    culvert__claim(core);
+    culvert__hub_refuse(loop->hub);
     core->closing = true;
     if (core->depth > 0)
         core->close_wanted = true;

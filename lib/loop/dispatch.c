@@ -84,6 +84,7 @@ void culvert__loop_resume(culvert_loop *loop)
 void culvert__source_add(culvert_loop *loop, culvert__source *source)
 {
     culvert__list_push(&loop->sources, &source->link);
+    culvert__loop_resume(loop);
 }
 
 void culvert__source_remove(culvert_loop *loop, culvert__source *source)
@@ -203,7 +204,7 @@ static void on_prepare(struct ev_loop *ev, ev_prepare *w, int revents)
     (void)revents;
     culvert_loop_ref(loop); /* what runs in here may free the binding */
     if (culvert__forked()) {
-        culvert__loop_in_child(loop);
+        culvert__loop_in_child(loop, false);
     } else {
         culvert__claim(&loop->core);
         prepare(loop);
@@ -226,6 +227,8 @@ static void check(culvert_loop *loop)
         const uint64_t now = culvert__now(), order = loop->order;
 
         culvert__ready_run(core, BATCH_TASKS, now + BATCH_NS);
+        if (culvert__forked()) /* a callback did, and this is the child: see on_prepare */
+            return;
         /* After the batch: what has happened wins over the time being up. */
         culvert__timers_fire(loop, now, order);
         culvert__reap(core);

@@ -230,7 +230,6 @@ static int post_outcome(culvert_promise *p)
     const bool here = culvert__is_owner(&loop->core);
 
     p->post.run = outcome_posted;
-    atomic_store(&p->consumed, true);
     if (push(loop->hub, &p->post, &loop->hub->closing) == CULVERT_OK) {
         if (here)
             posted_here(loop); /* it has not been drained: this is the thread that does */
@@ -248,6 +247,10 @@ int culvert_post_resolve(culvert_promise *promise, void *value, culvert_free_fn 
         culvert__release_arg(NULL, value_free, value);
         return CULVERT_EFORKED;
     }
+    if (atomic_exchange(&promise->consumed, true)) {
+        culvert__release_arg(NULL, value_free, value);
+        return CULVERT_OK;
+    }
     promise->value = value;
     promise->value_free = value_free;
     return post_outcome(promise);
@@ -259,6 +262,8 @@ int culvert_post_reject(culvert_promise *promise, const culvert_error *err)
     CULVERT__REQUIRE(err, "culvert_post_reject", "err");
     if (culvert__forked())
         return CULVERT_EFORKED;
+    if (atomic_exchange(&promise->consumed, true))
+        return CULVERT_OK;
     promise->rejects = true;
     promise->error = culvert__error_copy(err);
     return post_outcome(promise);
@@ -283,7 +288,8 @@ void culvert_promise_drop(culvert_promise *promise)
     culvert__core *core = promise->base.core;
     culvert_loop *loop = culvert__loop_of(core);
 
-    atomic_store(&promise->consumed, true);
+    if (atomic_exchange(&promise->consumed, true))
+        return;
     if (culvert__own_begin(core, &taken)) {
         culvert_loop_ref(loop);
         culvert__promise_break(promise);
