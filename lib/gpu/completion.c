@@ -73,54 +73,60 @@ static void settle_entry(culvert_stream *s)
 
 /* ---- querying ---- */
 
+/* One without an event is over when a later one is; the stream is asked where there is none behind it. */
 static int query(culvert_stream *s, uint64_t number)
 {
     const culvert__driver *drv = s->gpu->drv;
-    struct CUevent_st *event = culvert__entry_at(s, number)->event;
-    return event != NULL ? drv->cuEventQuery(event) : drv->cuStreamQuery(s->native);
+    for (uint64_t n = number; n < s->enq; n++) {
+        struct CUevent_st *event = culvert__entry_at(s, n)->event;
+        if (event != NULL)
+            return drv->cuEventQuery(event);
+    }
+    return drv->cuStreamQuery(s->native);
 }
 
-static void query_failed(culvert_stream *s, int result)
+/* No answer, yet not a sticky error: that event will never tell. What is behind it will. */
+static void query_failed(culvert_stream *s, uint64_t number, int result)
 {
     culvert_error err = CULVERT_ERROR_INIT;
     culvert__gpu_result(s->gpu, result, true, "cuEventQuery", "culvert_seq_submit", NULL, &err);
     if (atomic_load(&s->gpu->device->lost) != 0)
         return;
-    /* Not a sticky error, yet no answer: this event will never tell. Ask the stream from now on. */
-    culvert__entry *entry = culvert__entry_at(s, s->seen);
+    while (number < s->enq && culvert__entry_at(s, number)->event == NULL)
+        number++; /* the one that was asked */
+    if (number == s->enq)
+        return;
+    culvert__entry *entry = culvert__entry_at(s, number);
     culvert__seq_fail_with(entry->seq, &err);
     culvert__event_give(s->gpu, entry->event, false);
     entry->event = NULL;
 }
 
-/* The number behind the last entry that is complete: seen + at most POLL_MAX. */
+/* The number behind the last entry that is complete: at most POLL_MAX from `seen`. */
 static uint64_t gallop(culvert_stream *s)
 {
-    uint64_t last = s->enq - 1, done = s->seen, step = 1;
-    if (last > s->seen + POLL_MAX - 1)
-        last = s->seen + POLL_MAX - 1;
-    int r = query(s, done);
-    while (r == CULVERT__CUDA_SUCCESS && done < last) {
-        uint64_t next = done + step < last ? done + step : last;
-        r = query(s, next);
+    uint64_t end = s->enq, done = s->seen, next = s->seen, step = 1;
+    if (end > s->seen + POLL_MAX)
+        end = s->seen + POLL_MAX;
+    while (done < end) {
+        int r = query(s, next);
         if (r == CULVERT__CUDA_SUCCESS) {
-            done = next;
-            step *= 2;
-        } else if (r == CULVERT__CUDA_ERROR_NOT_READY && step > 1) {
-            step = 1;
-            r = CULVERT__CUDA_SUCCESS;
-        } else {
+            step = next == s->seen ? 1 : step * 2;
+            done = next + 1;
+        } else if (r != CULVERT__CUDA_ERROR_NOT_READY) {
+            query_failed(s, next, r);
             break;
+        } else if (next == done) {
+            break; /* the very next one is not: that is the boundary */
+        } else {
+            step = 1;
         }
+        next = done + step - 1 < end - 1 ? done + step - 1 : end - 1;
     }
-    if (r == CULVERT__CUDA_SUCCESS)
-        return done + 1;
-    if (r != CULVERT__CUDA_ERROR_NOT_READY)
-        query_failed(s, r);
-    return done > s->seen ? done + 1 : s->seen;
+    return done;
 }
 
-/* True: there may be more at once. */
+/* True: there may be more at once. The caller holds the stream. */
 static bool poll_stream(culvert_stream *s)
 {
     if (s->seen == s->enq)
@@ -129,14 +135,11 @@ static bool poll_stream(culvert_stream *s)
     if (end == s->seen || atomic_load(&s->gpu->device->lost) != 0)
         return false;
     uint64_t count = end - s->seen;
-    s->refs++;
     note_latency(s, culvert__entry_at(s, end - 1)->submitted, culvert__now());
     while (s->seen < end)
         settle_entry(s);
     culvert__stream_pump(s);
-    bool more = count >= POLL_MAX && s->seen != s->enq;
-    culvert__stream_put(s);
-    return more;
+    return count >= POLL_MAX && s->seen != s->enq;
 }
 
 /* I5 */
@@ -210,12 +213,14 @@ bool culvert__completion_poll(culvert_gpu *gpu)
         culvert_stream *s = CULVERT__CONTAINER(l, culvert_stream, busy);
         if (atomic_load_explicit(&gpu->device->lost, memory_order_relaxed) != 0)
             break;
+        s->refs++; /* its last sequence may hold the last reference */
         if (s->seen != s->enq && (watch || !armed(s)))
             more |= poll_stream(s);
         if (watch)
             watch_arm(s, now);
-        if (idle(s))
+        if (idle(s) && culvert__linked(&s->busy))
             culvert__list_unlink(&s->busy);
+        culvert__stream_put(s);
     }
     if (watch || culvert__list_empty(&flow->busy))
         watch_oldest(flow);
@@ -300,9 +305,11 @@ double culvert__completion_before_sleep(culvert_gpu *gpu, bool may_spin)
         if (s->seen == s->enq)
             continue;
         in_flight = true;
+        s->refs++;
         tick |= !ensure_armed(s, &newly);
         if (newly) /* it may have ended meanwhile: an arm on a finished event fires late */
             (void)poll_stream(s);
+        culvert__stream_put(s);
     }
     culvert__scope_leave(scope);
     culvert__gpu_unref(gpu);
