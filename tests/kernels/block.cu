@@ -108,17 +108,16 @@ extern "C" __global__ void early_exit(unsigned *out, unsigned alive)
 }
 CULVERT_KERNEL(early_exit);
 
-/* A thread that waits for what another one of its block writes later. */
-extern "C" __global__ void hand_over(unsigned *out)
+/* A thread that waits for what another one of its block writes later; out[2] is not 7 before. */
+extern "C" __global__ void hand_over(volatile unsigned *out)
 {
-    __shared__ volatile unsigned flag;
     if (threadIdx.x == blockDim.x - 1) {
         out[0] = 42;
-        __threadfence_block();
-        flag = 7;
+        __threadfence();
+        out[2] = 7;
     }
     if (threadIdx.x == 0) {
-        while (flag != 7) {
+        while (out[2] != 7) {
             __nanosleep(100);
         }
         out[1] = out[0] + 1;
