@@ -34,12 +34,23 @@ void gpu_fixture_open(gpu_fixture *f, const culvert_loop_options *loop_options,
     gpu_fixture_open_as_is(f, loop_options, gpu_options);
 }
 
+static void load(gpu_fixture *f)
+{
+    culvert_future *loaded = culvert_module_load(f->gpu, &culvert_image_fixture);
+    gpu_fixture_ok(culvert_ref(loaded));
+    f->module = culvert_take(loaded);
+    culvert_unref(loaded);
+    ck_assert_ptr_nonnull(f->module);
+}
+
 void gpu_fixture_open_as_is(gpu_fixture *f, const culvert_loop_options *loop_options,
                             const culvert_gpu_options *gpu_options)
 {
     culvert_error err = CULVERT_ERROR_INIT;
-    if (gpu_fixture_simulated())
+    if (gpu_fixture_simulated()) {
         ck_assert_int_eq(cuInit(0), 0);
+        culvert_sim_strict(1);
+    }
     memset(f, 0, sizeof *f);
     f->ev = ev_loop_new(EVFLAG_AUTO);
     ck_assert_ptr_nonnull(f->ev);
@@ -48,6 +59,9 @@ void gpu_fixture_open_as_is(gpu_fixture *f, const culvert_loop_options *loop_opt
     f->gpu = culvert_gpu_open(f->loop, 0, gpu_options, &err);
     ck_assert_msg(f->gpu != NULL, "%s", err.message);
     f->stream = gpu_fixture_stream(f);
+    load(f);
+    if (gpu_fixture_simulated())
+        culvert_sim_loop_thread();
 }
 
 void gpu_fixture_nothing_left(void)
@@ -109,13 +123,6 @@ culvert_buffer *gpu_fixture_host_buffer(gpu_fixture *f, size_t bytes)
 culvert_kernel *gpu_fixture_kernel(gpu_fixture *f, const char *name)
 {
     culvert_error err = CULVERT_ERROR_INIT;
-    if (f->module == NULL) {
-        culvert_future *loaded = culvert_module_load(f->gpu, &culvert_image_fixture);
-        gpu_fixture_ok(culvert_ref(loaded));
-        f->module = culvert_take(loaded);
-        culvert_unref(loaded);
-        ck_assert_ptr_nonnull(f->module);
-    }
     culvert_kernel *kernel = culvert_module_kernel(f->module, name, &err);
     ck_assert_msg(kernel != NULL, "%s", err.message);
     return kernel;

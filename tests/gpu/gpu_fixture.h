@@ -29,7 +29,7 @@ typedef struct gpu_fixture {
     culvert_loop *loop;
     culvert_gpu *gpu;
     culvert_stream *stream;
-    culvert_module *module; /* fixture.cu; NULL until gpu_fixture_kernel is called first */
+    culvert_module *module; /* fixture.cu */
     culvert_buffer *gate;   /* on a GPU: what held streams look at */
     bool dirty;             /* close does not look for violations and for what is left */
 } gpu_fixture;
@@ -41,7 +41,8 @@ bool gpu_fixture_simulated(void);
    open, and then open with gpu_fixture_open_as_is. */
 void gpu_fixture_reset(void);
 
-/* A loop, a binding, device 0, a stream. */
+/* A loop, a binding, device 0, a stream, the kernels. The simulator is strict (it aborts on a violation),
+   and the calling thread is a loop thread, which must never block in a driver call. */
 void gpu_fixture_open(gpu_fixture *f, const culvert_loop_options *loop_options,
                       const culvert_gpu_options *gpu_options);
 void gpu_fixture_open_as_is(gpu_fixture *f, const culvert_loop_options *loop_options,
