@@ -189,7 +189,7 @@ END_TEST
 
 START_TEST(a_thread_can_wait_for_another_ones_write)
 {
-    uint64_t d_out = machine_alloc(m, 8);
+    uint64_t d_out = machine_alloc(m, 12);
     void *params[] = {&d_out};
     struct machine_launch l = {.image = &culvert_image_block,
                                .kernel = "hand_over",
