@@ -70,9 +70,8 @@ static bool add_param(culvert_kernel *kernel, size_t size)
 }
 
 /* An older driver does not tell; the compiler of the host-built twin saw the same parameters. */
-static int params_of_twin(culvert_kernel *kernel)
+static int params_of_twin(culvert_kernel *kernel, const struct culvert_sim_kernel *twin)
 {
-    const struct culvert_sim_kernel *twin = find_twin(kernel->module->image, kernel->name);
     kernel->nparams = twin == NULL ? -1 : 0;
     for (size_t i = 0; twin != NULL && i < twin->nparams; i++)
         if (!add_param(kernel, twin->param_sizes[i]))
@@ -80,23 +79,27 @@ static int params_of_twin(culvert_kernel *kernel)
     return CULVERT__CUDA_SUCCESS;
 }
 
+/* To the twin's number of parameters, or until the driver says that there are no more: which tools
+   such as compute-sanitizer report as a mistake of the program. */
 static int read_params(culvert_kernel *kernel, const char **call)
 {
     const culvert__driver *drv = kernel->module->gpu->drv;
+    const struct culvert_sim_kernel *twin = find_twin(kernel->module->image, kernel->name);
     if (drv->cuFuncGetParamInfo == NULL)
-        return params_of_twin(kernel);
+        return params_of_twin(kernel, twin);
     *call = "cuFuncGetParamInfo";
-    for (;;) {
+    while (twin == NULL || (size_t)kernel->nparams < twin->nparams) {
         size_t offset = 0, size = 0;
         int result =
             drv->cuFuncGetParamInfo(kernel->function, (size_t)kernel->nparams, &offset, &size);
         if (result == CULVERT__CUDA_ERROR_INVALID_VALUE) /* behind the last one */
-            return CULVERT__CUDA_SUCCESS;
+            break;
         if (result != CULVERT__CUDA_SUCCESS)
             return result;
         if (!add_param(kernel, size))
             return CULVERT__CUDA_ERROR_OUT_OF_MEMORY;
     }
+    return CULVERT__CUDA_SUCCESS;
 }
 
 static int read_attributes(culvert_kernel *kernel, const char **call)

@@ -338,6 +338,36 @@ START_TEST(case_098_without_optional_functions_it_loads_as_well)
 }
 END_TEST
 
+/* One question too many is an error of the driver's, which tools report. */
+START_TEST(the_driver_is_asked_for_no_parameter_that_is_not_there)
+{
+    culvert_module *module = rig_module(&r, &culvert_image_launches);
+    int params = 0;
+    for (const culvert_kernel *k = module->kernels; k != NULL; k = k->next)
+        params += k->nparams;
+    ck_assert_int_eq(params, 0 + 8 + 2 + 2);
+    ck_assert_uint_eq(culvert_sim_calls("cuFuncGetParamInfo"), (unsigned)params);
+    culvert_module_unref(module);
+}
+END_TEST
+
+START_TEST(without_a_twin_the_driver_says_where_the_parameters_end)
+{
+    culvert_image image = culvert_image_launches;
+    culvert_sim_fail("cuModuleGetFunction", 3, CULVERT__CUDA_ERROR_NOT_FOUND); /* put */
+    culvert_module *module = rig_module(&r, &image);
+    image.sim_module = NULL;
+    uint64_t calls = culvert_sim_calls("cuFuncGetParamInfo");
+    const culvert_kernel *put = culvert_module_kernel(module, "put", NULL);
+    ck_assert_ptr_nonnull(put);
+    ck_assert_int_eq(put->nparams, 2);
+    ck_assert_uint_eq(put->param_sizes[0], 8);
+    ck_assert_uint_eq(put->param_sizes[1], 4);
+    ck_assert_uint_eq(culvert_sim_calls("cuFuncGetParamInfo"), calls + 3);
+    culvert_module_unref(module);
+}
+END_TEST
+
 START_TEST(a_kernel_that_only_the_twin_has_is_looked_for_when_asked_for)
 {
     culvert_error err = CULVERT_ERROR_INIT;
@@ -606,6 +636,8 @@ static Suite *module_suite(void)
     tcase_add_checked_fixture(sim, set_up, tear_down);
     tcase_add_test(sim, case_086_kernels_are_loaded_before_their_first_launch);
     tcase_add_test(sim, case_098_without_optional_functions_it_loads_as_well);
+    tcase_add_test(sim, the_driver_is_asked_for_no_parameter_that_is_not_there);
+    tcase_add_test(sim, without_a_twin_the_driver_says_where_the_parameters_end);
     tcase_add_test(sim, a_kernel_that_only_the_twin_has_is_looked_for_when_asked_for);
     tcase_add_test(sim, case_106_each_result_has_its_error);
     tcase_add_test(sim, an_error_after_the_load_unloads);
