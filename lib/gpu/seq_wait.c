@@ -44,7 +44,7 @@ static void awaited_settled(culvert__task *task)
         return;
     if (seq->state == CULVERT__SEQ_WHOLE)
         culvert__seq_try_settle(seq);
-    else if (seq->failed && !seq->started)
+    else if (seq->failed)
         culvert__seq_stop(seq);
     else
         culvert__stream_pump(seq->stream);
