@@ -20,7 +20,7 @@
 #include <string.h>
 
 /* A queue of uses of the same bytes can be long; only some of it is looked at. */
-enum { LOOK_AT = 64 };
+enum { LOOK_AT = 16 };
 
 static struct sim_use *trees[2]; /* reads, writes */
 static uint32_t random_state = 0x9e3779b9u;

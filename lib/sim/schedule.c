@@ -81,15 +81,6 @@ static bool held(const struct CUstream_st *s)
     return s->held || culvert__sim.hold_all;
 }
 
-void culvert__sim_kick(struct CUstream_st *s)
-{
-    /* A launch or copy of a held stream still leaves the hardware queue: it counts as running. */
-    if (s->state != SIM_STREAM_IDLE || !s->head || (held(s) && !s->head->queued))
-        return;
-    make_ready(s);
-    culvert__sim_worker_wanted();
-}
-
 /* Hardware queues. */
 
 static bool queues_are_shared(void)
@@ -145,6 +136,23 @@ void culvert__sim_leave_queue(struct sim_op *op)
 static bool has_turn(const struct sim_op *op)
 {
     return !op->listed || op->stream->queue->head == op;
+}
+
+void culvert__sim_kick(struct CUstream_st *s)
+{
+    if (s->state != SIM_STREAM_IDLE || !s->head)
+        return;
+    if (!has_turn(s->head)) {
+        s->state = SIM_STREAM_PARKED;
+        return;
+    }
+    /* From here on it counts as running, also if the stream is held. */
+    if (s->head->queued)
+        culvert__sim_leave_queue(s->head);
+    if (held(s))
+        return;
+    make_ready(s);
+    culvert__sim_worker_wanted();
 }
 
 /* Appending. */

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Host functions: their thread, their order, what they may not do, and what a sticky error does. */
+#define _GNU_SOURCE
+#include "sim_test.h"
+
+#include <pthread.h>
+
+static void count(void *arg)
+{
+    atomic_fetch_add((_Atomic int *)arg, 1);
+}
+
+struct gate {
+    _Atomic int entered, open;
+    pthread_t thread;
+};
+
+static void wait_at(void *arg)
+{
+    struct gate *g = arg;
+    g->thread = pthread_self();
+    atomic_store(&g->entered, 1);
+    while (!atomic_load(&g->open))
+        sim_nap();
+}
+
+START_TEST(a_host_function_holds_up_its_stream)
+{
+    struct CUstream_st *s = sim_stream();
+    struct gate g = {0};
+    uint32_t *to = sim_pinned(4);
+    ck_ok(cuLaunchHostFunc(s, wait_at, &g));
+    ck_ok(sim_store(s, to, 1));
+    sim_until(atomic_load(&g.entered));
+    sim_nap();
+    ck_assert_uint_eq(*to, 0);
+    atomic_store(&g.open, 1);
+    ck_ok(cuStreamSynchronize(s));
+    ck_assert_uint_eq(*to, 1);
+}
+END_TEST
+
+START_TEST(case_041_one_thread_runs_all_host_functions)
+{
+    struct CUstream_st *s = sim_stream(), *other = sim_stream(), *third = sim_stream();
+    struct gate first = {0}, second = {.open = 1};
+    _Atomic int calls = 0;
+    ck_ok(cuLaunchHostFunc(s, wait_at, &first));
+    sim_until(atomic_load(&first.entered));
+    ck_ok(cuLaunchHostFunc(other, wait_at, &second));
+    ck_ok(sim_launch("nothing", third, NULL));
+    ck_ok(cuStreamSynchronize(third)); /* kernels go on */
+    ck_assert_int_eq(atomic_load(&second.entered), 0);
+    atomic_store(&first.open, 1);
+    ck_ok(cuStreamSynchronize(other));
+    ck_assert_int_eq(atomic_load(&second.entered), 1);
+    ck_assert(pthread_equal(first.thread, second.thread));
+    ck_assert(!pthread_equal(first.thread, pthread_self()));
+    ck_ok(cuLaunchHostFunc(s, count, &calls));
+    ck_ok(cuStreamSynchronize(s));
+    ck_assert_int_eq(atomic_load(&calls), 1);
+}
+END_TEST
+
+static _Atomic int nested;
+
+static void call_the_driver(void *arg)
+{
+    (void)arg;
+    atomic_store(&nested, cuEventQuery(NULL));
+}
+
+START_TEST(case_032_a_host_function_may_not_call_the_driver)
+{
+    struct CUstream_st *s = sim_stream();
+    ck_ok(cuLaunchHostFunc(s, call_the_driver, NULL));
+    ck_ok(cuStreamSynchronize(s));
+    ck_assert_int_eq(atomic_load(&nested), CULVERT__CUDA_ERROR_NOT_PERMITTED);
+    ck_violation(1, "cuEventQuery called from a host function");
+}
+END_TEST
+
+START_TEST(the_host_function_thread_can_stand_still)
+{
+    struct CUstream_st *s = sim_stream(), *other = sim_stream();
+    _Atomic int calls = 0;
+    culvert_sim_host_functions(CULVERT_SIM_HOST_HOLD);
+    ck_ok(cuLaunchHostFunc(s, count, &calls));
+    ck_ok(sim_launch("nothing", other, NULL));
+    ck_ok(cuStreamSynchronize(other));
+    ck_result(cuStreamQuery(s), CUDA_ERROR_NOT_READY);
+    culvert_sim_host_functions(CULVERT_SIM_HOST_RUN);
+    ck_ok(cuStreamSynchronize(s));
+    ck_assert_int_eq(atomic_load(&calls), 1);
+}
+END_TEST
+
+START_TEST(case_036_none_runs_after_a_sticky_error)
+{
+    struct CUstream_st *s = sim_stream(), *other = sim_stream();
+    struct gate g = {0};
+    _Atomic int calls = 0;
+    ck_ok(cuLaunchHostFunc(s, wait_at, &g)); /* running: it ends */
+    ck_ok(cuLaunchHostFunc(s, count, &calls));
+    sim_until(atomic_load(&g.entered));
+    ck_ok(cuLaunchHostFunc(other, count, &calls));
+    culvert_sim_poison(0, 700);
+    atomic_store(&g.open, 1);
+    sim_until(culvert_sim_live("operation") == 0);
+    ck_assert_int_eq(atomic_load(&calls), 0);
+    ck_result(cuLaunchHostFunc(s, count, &calls), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+END_TEST
+
+START_TEST(case_037_they_can_be_made_to_run_all_the_same)
+{
+    struct CUstream_st *s = sim_stream(), *other = sim_stream();
+    _Atomic int calls = 0;
+    culvert_sim_host_functions(CULVERT_SIM_HOST_ALWAYS);
+    culvert_sim_hold(s);
+    ck_ok(cuLaunchHostFunc(s, count, &calls));
+    ck_ok(cuLaunchHostFunc(other, count, &calls));
+    ck_ok(cuLaunchHostFunc(s, count, &calls));
+    culvert_sim_poison(0, 700);
+    sim_until(culvert_sim_live("operation") == 0);
+    ck_assert_int_eq(atomic_load(&calls), 3);
+    ck_result(cuStreamQuery(s), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+END_TEST
+
+static _Atomic int statuses;
+
+static void note_status(culvert__CUstream stream, culvert__CUresult status, void *arg)
+{
+    (void)stream;
+    atomic_store(&statuses, status);
+    atomic_fetch_add((_Atomic int *)arg, 1);
+}
+
+START_TEST(callbacks_run_with_the_status)
+{
+    struct CUstream_st *s = sim_stream();
+    _Atomic int calls = 0;
+    atomic_store(&statuses, -1);
+    ck_ok(cuStreamAddCallback(s, note_status, &calls, 0));
+    ck_ok(cuStreamSynchronize(s));
+    ck_assert_int_eq(atomic_load(&statuses), 0);
+    culvert_sim_hold(s);
+    ck_ok(cuStreamAddCallback(s, note_status, &calls, 0));
+    culvert_sim_poison(0, 719);
+    sim_until(atomic_load(&calls) == 2);
+    ck_assert_int_eq(atomic_load(&statuses), 719);
+}
+END_TEST
+
+START_TEST(reset_awaits_a_running_host_function)
+{
+    struct CUstream_st *s = sim_stream();
+    struct gate g = {.open = 1};
+    _Atomic int calls = 0;
+    ck_ok(cuLaunchHostFunc(s, wait_at, &g));
+    culvert_sim_hold(s);
+    ck_ok(cuLaunchHostFunc(s, count, &calls));
+    culvert_sim_reset();
+    ck_assert_int_eq(atomic_load(&calls), 0);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("sim host functions");
+    TCase *t = tcase_create("host functions");
+    tcase_add_checked_fixture(t, sim_setup, sim_teardown);
+    tcase_add_test(t, a_host_function_holds_up_its_stream);
+    tcase_add_test(t, case_041_one_thread_runs_all_host_functions);
+    tcase_add_test(t, case_032_a_host_function_may_not_call_the_driver);
+    tcase_add_test(t, the_host_function_thread_can_stand_still);
+    tcase_add_test(t, case_036_none_runs_after_a_sticky_error);
+    tcase_add_test(t, case_037_they_can_be_made_to_run_all_the_same);
+    tcase_add_test(t, callbacks_run_with_the_status);
+    tcase_add_test(t, reset_awaits_a_running_host_function);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    Suite *suites[] = {suite(), NULL};
+    return test_main(suites);
+}
