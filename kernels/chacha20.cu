@@ -2,8 +2,8 @@
 /*
  * ChaCha20 (RFC 8439): a buffer XOR the keystream. chacha20.h says what the parameters are.
  *
- * On the GPU a thread does one 64-byte block after the other, in registers. On the host it does four
- * at once, one in each lane of a vector: the code is the same, `word` is what differs.
+ * On the GPU a thread does one 64-byte block after the other, in registers. On the host it does
+ * four at once, one in each lane of a vector: the code is the same, `word` is what differs.
  */
 #include <culvert/kernel.h>
 

@@ -5,9 +5,9 @@
  * void chacha20(const unsigned char *in, unsigned char *out, unsigned long long bytes,
  *               struct chacha20_key key, unsigned counter)
  *
- * out = in XOR the keystream of RFC 8439 that starts with block `counter`. `in` and `out` may be the
- * same; otherwise they do not overlap. Fastest where both are aligned to 16 bytes. The counter wraps
- * round after 2^32 - 1: the host makes sure that it does not.
+ * out = in XOR the keystream of RFC 8439 that starts with block `counter`. `in` and `out` may be
+ * the same; otherwise they do not overlap. Fastest where both are aligned to 16 bytes. The counter
+ * wraps round after 2^32 - 1: the host makes sure that it does not.
  *
  * Any grid of one dimension does the whole; chacha20_blocks() gives the one that suits.
  */

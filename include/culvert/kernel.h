@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * culvert/kernel.h: for .cu sources that are built by culvert_add_kernels(), for the GPU by nvcc and
- * for the simulated driver by the host's C++ compiler. Include it first.
+ * culvert/kernel.h: for .cu sources that are built by culvert_add_kernels(), for the GPU by nvcc
+ * and for the simulated driver by the host's C++ compiler. Include it first.
  *
  *     #include <culvert/kernel.h>
  *
@@ -23,14 +23,14 @@
  * - Results are the same on both sides for integers, and for + - * / sqrt and fma on floating-point
  *   numbers: neither side contracts a * b + c; write fmaf() where that is meant. The functions of
  *   <math.h> differ in the last bits, and the approximate ones (__expf and so on) by more.
- * - On the simulator the threads of a block run one after the other, each until it ends or waits for
- *   others: __syncthreads and its relatives, warp functions, __nanosleep. A thread that spins until
- *   another one of its block writes must call __nanosleep in the loop; one must not wait so for a
- *   later block. A wait that can never end is reported as a failed launch, with a message.
+ * - On the simulator the threads of a block run one after the other, each until it ends or waits
+ *   for others: __syncthreads and its relatives, warp functions, __nanosleep. A thread that spins
+ *   until another one of its block writes must call __nanosleep in the loop; one must not wait so
+ *   for a later block. A wait that can never end is a failed launch, with a message that says so.
  * - A thread's stack there is 64 KiB (environment: CULVERT_SIM_STACK_KB).
- * - Code for one side only goes between #ifdef __CUDA_ARCH__ (the GPU), or #ifdef CULVERT_KERNEL_HOST
- *   (the simulator), and #endif. There are no textures, cooperative groups, clusters or inline PTX
- *   on the simulator.
+ * - Code for one side only goes between #ifdef __CUDA_ARCH__ (the GPU),
+ *   or #ifdef CULVERT_KERNEL_HOST (the simulator), and #endif. There are no textures, cooperative
+ *   groups, clusters or inline PTX on the simulator.
  */
 #ifndef CULVERT_KERNEL_H
 #define CULVERT_KERNEL_H
@@ -51,15 +51,16 @@
  * CULVERT_GLOBAL(name);
  *
  * Makes a __device__ or __constant__ variable known to the simulator, by the name under which
- * culvert_module_global() finds it. At file scope, once, after the variable, which is not static and
- * in no namespace.
+ * culvert_module_global() finds it. At file scope, once, after the variable, which is not static
+ * and in no namespace.
  */
 #define CULVERT_GLOBAL(name) static_assert(sizeof(name) > 0, "")
 
 /*
  * CULVERT_DYNAMIC_SHARED(type, name);
  *
- * In a kernel: `type *name`, the shared memory of which the launch says the size, aligned to 16 bytes.
+ * In a kernel: `type *name`, the shared memory of which the launch says the size, aligned to 16
+ * bytes.
  */
 #define CULVERT_DYNAMIC_SHARED(type, name)                                   \
     extern __shared__ __align__(16) unsigned char culvert__dynamic_shared[]; \

@@ -3,9 +3,9 @@
  * culvert/kernel_host_module.h: how a kernel becomes an entry of a culvert_sim_module; part of
  * culvert/kernel_host.h, which includes it.
  *
- * Each marker specialises culvert__item for the next value of __COUNTER__, and CULVERT__MODULE, which
- * culvert_add_kernels() puts at the end of the source, collects the items into constant tables. Nothing
- * runs before main, and all but the module itself is internal to the object.
+ * Each marker specialises culvert__item for the next value of __COUNTER__, and CULVERT__MODULE,
+ * which culvert_add_kernels() puts at the end of the source, collects the items into constant
+ * tables. Nothing runs before main, and all but the module itself is internal to the object.
  */
 #ifndef CULVERT_KERNEL_HOST_MODULE_H
 #define CULVERT_KERNEL_HOST_MODULE_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * culvert/kernel_host_warp.h: warp functions and atomics of culvert/kernel_host.h, which includes it.
+ * culvert/kernel_host_warp.h: warp functions and atomics, part of culvert/kernel_host.h, which
+ * includes it.
  */
 #ifndef CULVERT_KERNEL_HOST_WARP_H
 #define CULVERT_KERNEL_HOST_WARP_H

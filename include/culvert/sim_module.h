@@ -53,10 +53,10 @@ enum culvert_sim_warp_kind {
 struct culvert_sim_block;
 
 /*
- * The functions that the simulator lends to a running kernel. `thread` is the calling thread's index
- * in its block, x + y * block_dim[0] + z * block_dim[0] * block_dim[1]. Every function may run other
- * threads of the same block, on the same operating system thread, before it returns: the caller
- * restores whatever it keeps per thread.
+ * The functions that the simulator lends to a running kernel. `thread` is the calling thread's
+ * index in its block, x + y * block_dim[0] + z * block_dim[0] * block_dim[1]. Every function may
+ * run other threads of the same block, on the same operating system thread, before it returns: the
+ * caller restores whatever it keeps per thread.
  */
 struct culvert_sim_ops {
     size_t struct_size;
@@ -70,13 +70,13 @@ struct culvert_sim_ops {
 
     /*
      * Waits until every lane in `mask` that has not ended has called with the same kind and mask.
-     * Returns the mask of the lanes that came, and values[i] (unless NULL; all 32) what lane i gave,
-     * 0 where it did not come. A mask without the caller's own lane is a fault.
+     * Returns the mask of the lanes that came, and values[i] (unless NULL; all 32) what lane i
+     * gave, 0 where it did not come. A mask without the caller's own lane is a fault.
      */
     uint32_t (*warp)(struct culvert_sim_block *block, unsigned thread, unsigned kind, uint32_t mask,
                      uint64_t value, uint64_t *values);
 
-    /* Lets the other threads of the block run: for a thread that waits for what another one writes. */
+    /* Lets the other threads of the block run: for one that waits for what another one writes. */
     void (*yield)(struct culvert_sim_block *block, unsigned thread);
 
     /*
@@ -104,10 +104,10 @@ struct culvert_sim_block {
 };
 
 /*
- * Runs the threads first <= i < end of a block, in that order, as plain calls. If the thread at hand
- * called barrier, warp or yield, the function returns once that thread ends, and runs no later one:
- * the simulator has started those elsewhere. (So a kernel that never waits is a loop of calls, and
- * only a thread that waits costs a stack of its own.)
+ * Runs the threads first <= i < end of a block, in that order, as plain calls. If the thread at
+ * hand called barrier, warp or yield, the function returns once that thread ends, and runs no later
+ * one: the simulator has started those elsewhere. (So a kernel that never waits is a loop of calls,
+ * and only a thread that waits costs a stack of its own.)
  *
  * params: the parameters, laid out as `param_offsets` say, aligned to 16 bytes.
  */

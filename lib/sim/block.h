@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The kernel runtime: runs the blocks of a grid of a host-built kernel (culvert/sim_module.h) on the
- * calling thread. A runner owns the stacks and the shared memory for that; it serves one thread at a
- * time, and a device thread keeps one for its life. Runners share nothing, so several threads may
- * run different kernels, or different blocks of one, at once.
+ * The kernel runtime: runs the blocks of a grid of a host-built kernel (culvert/sim_module.h) on
+ * the calling thread. A runner owns the stacks and the shared memory for that; it serves one thread
+ * at a time, and a device thread keeps one for its life. Runners share nothing, so several threads
+ * may run different kernels, or different blocks of one, at once.
  */
 #ifndef CULVERT_SIM_BLOCK_H
 #define CULVERT_SIM_BLOCK_H
@@ -27,9 +27,8 @@ typedef struct culvert__grid {
     uint32_t block[3]; /* each at least 1, the product at most CULVERT__BLOCK_MAX_THREADS */
     uint32_t cluster[3];
     uint32_t dynamic_shared_bytes;
-    const _Atomic int
-        *stop; /* NULL, or read at every block, barrier and yield: not 0 ends the launch
-                                with that CUresult */
+    const _Atomic int *stop; /* NULL, or read at every block, barrier and yield: not 0 ends the
+                                launch with that CUresult */
 } culvert__grid;
 
 /*

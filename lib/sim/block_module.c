@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finding one's way in a host-built module: data that the program owns, which nothing here changes. */
+/* Finding one's way in a host-built module: the program's own data, which nothing here changes. */
 #include "sim/block.h"
 
 #include <string.h>

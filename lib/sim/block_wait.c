@@ -3,8 +3,8 @@
  * What a running kernel calls: barriers, warp operations, yields, faults. The invariants and the
  * states of a thread are at the top of block.c.
  *
- * Each runs on the strand of the calling thread. An operation that others are still to come to leaves
- * for home, and goes on when home enters the strand again.
+ * Each runs on the strand of the calling thread. An operation that others are still to come to
+ * leaves for home, and goes on when home enters the strand again.
  */
 #define _GNU_SOURCE
 #include "sim/block_internal.h"

@@ -4,8 +4,8 @@
  * the sanitizers must be told.
  *
  * Invariants:
- * - A fiber is fresh (prepared, not entered), running (home waits in enter), left (it waits in leave)
- *   or dead (left for the last time, or new). Only fresh and left ones are entered.
+ * - A fiber is fresh (prepared, not entered), running (home waits in enter), left (it waits in
+ *   leave) or dead (left for the last time, or new). Only fresh and left ones are entered.
  * - AddressSanitizer knows the bounds of the stack at hand; a fake stack is kept over a leave, and
  *   dropped by the last one. ThreadSanitizer orders the two sides of a switch.
  *
@@ -168,8 +168,8 @@ void culvert__fiber_free(culvert__fiber *f)
 
 /*
  * What the sanitizers hear of a switch: before it, and on the other side. ThreadSanitizer notes the
- * entry and the end of functions by fiber, so the call that changes fibers must not be in a function
- * that ends before the stacks change: it is inlined, also without optimisation.
+ * entry and the end of functions by fiber, so the call that changes fibers must not be in a
+ * function that ends before the stacks change: it is inlined, also without optimisation.
  */
 #ifdef FIBER_TSAN
 #define FIBER_INLINE static inline __attribute__((always_inline))

@@ -29,15 +29,15 @@ void culvert__fiber_home_free(culvert__fiber_home *h); /* NULL allowed; after it
 culvert__fiber *culvert__fiber_new(culvert__fiber_home *h, size_t stack_bytes);
 void culvert__fiber_free(culvert__fiber *f); /* NULL allowed; not the running one */
 
-/* The next enter begins fn(arg) on a fresh stack. Whatever the fiber was in the middle of is gone. */
+/* The next enter begins fn(arg) on a fresh stack; what the fiber was in the middle of is gone. */
 void culvert__fiber_prepare(culvert__fiber *f, culvert__fiber_fn *fn, void *arg);
 
 /* From home: runs the fiber until it calls leave. */
 void culvert__fiber_enter(culvert__fiber *f);
 
 /*
- * From a fiber: back to home. Returns at the next enter. With `last` it never does: the fiber's frames
- * are dead, and prepare must come before it is entered again.
+ * From a fiber: back to home. Returns at the next enter. With `last` it never does: the fiber's
+ * frames are dead, and prepare must come before it is entered again.
  */
 void culvert__fiber_leave(culvert__fiber *f, int last);
 

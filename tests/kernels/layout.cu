@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Where things are: indices, parameters, variables; and arithmetic that must be the same everywhere. */
+/* Where things are: indices, parameters, variables; and arithmetic that must be the same
+ * everywhere. */
 #include <culvert/kernel.h>
 
 #include "layout.h"

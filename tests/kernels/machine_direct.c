@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Kernels run by the kernel runtime alone: memory is the host's, and a launch is over when it returns. */
+/* Kernels run by the kernel runtime alone: memory is the host's, and a launch is over when it
+ * returns. */
 #define _POSIX_C_SOURCE 200809L
 #include "kernels/machine.h"
 #include "sim/block.h"

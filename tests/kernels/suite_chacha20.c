@@ -29,7 +29,8 @@ struct cipher {
     uint32_t counter;
 };
 
-/* On the machine; `shift`: both buffers that many bytes off alignment; blocks 0: as many as suit. */
+/* On the machine; `shift`: both buffers that many bytes off alignment; blocks 0: as many as suit.
+ */
 static void encrypt(const struct cipher *c, const unsigned char *in, unsigned char *out, size_t n,
                     size_t shift, unsigned blocks)
 {

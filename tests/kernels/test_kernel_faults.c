@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Kernels that go wrong, through a driver: what the launch, and every later one, is answered. Each runs
- * in a process of its own, since a GPU is lost to the process then; the parent never touches CUDA.
+ * Kernels that go wrong, through a driver: what the launch, and every later one, is answered. Each
+ * runs in a process of its own, since a GPU is lost to the process then; the parent never touches
+ * CUDA.
  */
 #include "faults.culvert.h"
 #include "kernels/machine.h"
