@@ -101,11 +101,9 @@ static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned s)
     const uint64_t bytes = static_cast<uint64_t>(y) << 32 | x;
     unsigned result = 0;
     for (int i = 0; i < 4; i++) {
-        const unsigned pick = s >> 4 * i;
-        unsigned byte = static_cast<unsigned>(bytes >> 8 * (pick & 7)) & 0xff;
-        if (pick & 8) {
-            byte = byte & 0x80 ? 0xff : 0;
-        }
+        /* Three bits of each nibble count: the fourth, which replicates a sign in PTX's prmt, is masked. */
+        const unsigned pick = s >> 4 * i & 7;
+        const unsigned byte = static_cast<unsigned>(bytes >> 8 * pick) & 0xff;
         result |= byte << 8 * i;
     }
     return result;
