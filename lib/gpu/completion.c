@@ -27,7 +27,7 @@ enum { SPINS_LOST = 2, SPINS_SKIPPED = 16 };
 static uint64_t want(const culvert_stream *s)
 {
     const culvert__flow *flow = s->gpu->flow;
-    bool budget = s->capped || !culvert__list_empty(&s->queue) ||
+    bool budget = s->capped || s->wants_units ||
                   atomic_load_explicit(&s->gpu->device->starving, memory_order_relaxed) > 0;
     bool slots = !culvert__list_empty(&flow->slotless);
     unsigned units = s->units;
@@ -202,7 +202,7 @@ bool culvert__completion_poll(culvert_gpu *gpu)
 {
     culvert__flow *flow = gpu->flow;
     bool more = false, watch = false;
-    if (culvert__list_empty(&flow->busy))
+    if (culvert__list_empty(&flow->busy) || culvert__device_is_lost(gpu->device))
         return false;
     uint64_t now = culvert__now();
     watch = watchdog_due(flow, now);
@@ -211,7 +211,7 @@ bool culvert__completion_poll(culvert_gpu *gpu)
     for (culvert__link *l = flow->busy.next, *next; l != &flow->busy; l = next) {
         next = l->next;
         culvert_stream *s = CULVERT__CONTAINER(l, culvert_stream, busy);
-        if (atomic_load_explicit(&gpu->device->lost, memory_order_relaxed) != 0)
+        if (culvert__device_is_lost(gpu->device))
             break;
         s->refs++; /* its last sequence may hold the last reference */
         if (s->seen != s->enq && (watch || !armed(s)))
@@ -291,9 +291,9 @@ static bool some_spin(culvert_gpu *gpu)
 double culvert__completion_before_sleep(culvert_gpu *gpu, bool may_spin)
 {
     culvert__flow *flow = gpu->flow;
-    bool tick = false, in_flight = false;
-    if (culvert__list_empty(&flow->busy) || gpu->lost)
-        return INFINITY;
+    bool tick = false, in_flight = false, moved = false;
+    if (culvert__list_empty(&flow->busy) || culvert__device_is_lost(gpu->device))
+        return INFINITY; /* lost: what rejects it all is a post */
     if (may_spin && some_spin(gpu))
         return 0;
     culvert__gpu_ref(gpu);
@@ -307,12 +307,17 @@ double culvert__completion_before_sleep(culvert_gpu *gpu, bool may_spin)
         in_flight = true;
         s->refs++;
         tick |= !ensure_armed(s, &newly);
-        if (newly) /* it may have ended meanwhile: an arm on a finished event fires late */
+        if (newly) { /* it may have ended meanwhile: an arm on a finished event fires late */
+            uint64_t seen = s->seen;
             (void)poll_stream(s);
+            moved |= s->seen != seen;
+        }
         culvert__stream_put(s);
     }
     culvert__scope_leave(scope);
     culvert__gpu_unref(gpu);
+    if (moved)
+        return 0; /* what the other streams are armed for may be too late now */
     if (tick)
         return tick_seconds;
     return in_flight ? watchdog_seconds : INFINITY;

@@ -80,30 +80,64 @@ static void describe(culvert__device *device)
     describe_limits(device);
 }
 
-/* Retains the primary context, or looks at the one that was given. */
-static int take_context(culvert__device *device, struct CUctx_st *ctx, const char **call)
+/* What can be asked of a context only while it is current. */
+static int look_at_context(culvert__device *device, int *own, const char **call)
 {
     const culvert__driver *drv = device->drv;
-    *call = "cuDevicePrimaryCtxRetain";
+    struct CUctx_st *popped;
+    int least = 0, greatest = 0;
+    *call = "cuCtxPushCurrent";
+    int r = drv->cuCtxPushCurrent(device->ctx);
+    if (r != CULVERT__CUDA_SUCCESS)
+        return r;
+    *call = "cuCtxGetDevice";
+    r = drv->cuCtxGetDevice(own);
+    if (r == CULVERT__CUDA_SUCCESS) {
+        *call = "cuCtxGetStreamPriorityRange";
+        r = drv->cuCtxGetStreamPriorityRange(&least, &greatest);
+    }
+    device->description.priority_least = least;
+    device->description.priority_greatest = greatest;
+    (void)drv->cuCtxPopCurrent(&popped);
+    return r;
+}
+
+static bool fail_with_result(const culvert__device *device, int r, const char *call,
+                             culvert_error *err)
+{
+    (void)culvert__driver_error(device->drv, r, call, err);
+    return false;
+}
+
+/* Retains the primary context, or looks at the one that was given. */
+static bool take_context(culvert__device *device, struct CUctx_st *ctx, culvert_error *err)
+{
+    const char *call = "cuDevicePrimaryCtxRetain";
+    int own = device->handle;
     device->ctx = ctx;
     if (ctx == NULL) {
-        int r = drv->cuDevicePrimaryCtxRetain(&device->ctx, device->handle);
+        int r = device->drv->cuDevicePrimaryCtxRetain(&device->ctx, device->handle);
         device->primary = r == CULVERT__CUDA_SUCCESS;
         if (r != CULVERT__CUDA_SUCCESS)
-            return r;
+            return fail_with_result(device, r, call, err);
     }
-    culvert__scope scope = culvert__scope_enter(device);
-    int least = 0, greatest = 0, own = device->handle;
-    *call = "cuCtxGetDevice";
-    int r = drv->cuCtxGetDevice(&own);
-    if (r == CULVERT__CUDA_SUCCESS && own != device->handle)
-        r = CULVERT__CUDA_ERROR_INVALID_CONTEXT;
-    if (r == CULVERT__CUDA_SUCCESS && drv->cuCtxGetStreamPriorityRange(&least, &greatest) == 0) {
-        device->description.priority_least = least;
-        device->description.priority_greatest = greatest;
+    int r = look_at_context(device, &own, &call);
+    if (ctx != NULL && (r == CULVERT__CUDA_ERROR_INVALID_CONTEXT ||
+                        r == CULVERT__CUDA_ERROR_CONTEXT_IS_DESTROYED)) {
+        culvert__error_set(err, CULVERT_EINVAL, r, "culvert_gpu_open", NULL,
+                           "options->context is no context of driver %s: %s (%d) from %s",
+                           device->drv->file, culvert__driver_error_name(device->drv, r), r, call);
+        return false;
     }
-    culvert__scope_leave(scope);
-    return r;
+    if (r != CULVERT__CUDA_SUCCESS)
+        return fail_with_result(device, r, call, err);
+    if (own != device->handle) {
+        culvert__error_set(err, CULVERT_EINVAL, 0, "culvert_gpu_open", NULL,
+                           "options->context is of another device than %d, which is opened",
+                           device->ordinal);
+        return false;
+    }
+    return true;
 }
 
 static void drop_context(culvert__device *device)
@@ -140,10 +174,11 @@ static culvert__device *make(const culvert__driver *drv, int ordinal, struct CUc
         call = "cuDeviceGet";
         r = drv->cuDeviceGet(&device->handle, ordinal);
     }
-    if (r == CULVERT__CUDA_SUCCESS)
-        r = take_context(device, ctx, &call);
     if (r != CULVERT__CUDA_SUCCESS) {
-        culvert__driver_error(drv, r, call, err);
+        (void)fail_with_result(device, r, call, err);
+        goto fail;
+    }
+    if (!take_context(device, ctx, err)) {
         drop_context(device);
         goto fail;
     }
@@ -155,8 +190,8 @@ fail:
     return NULL;
 }
 
-culvert__device *culvert__device_open(const culvert__driver *drv, int ordinal,
-                                      struct CUctx_st *ctx, const char *where, culvert_error *err)
+culvert__device *culvert__device_open(const culvert__driver *drv, int ordinal, struct CUctx_st *ctx,
+                                      const char *where, culvert_error *err)
 {
     culvert_error local = CULVERT_ERROR_INIT;
     culvert__device *device;
@@ -193,7 +228,8 @@ void culvert__device_unref(culvert__device *device)
     if (device == NULL || culvert__forked())
         return;
     pthread_mutex_lock(&registry_lock);
-    bool keep = atomic_load(&device->lost) != 0 || !culvert__list_empty(&device->graveyard);
+    bool keep = culvert__device_is_lost(device) || !culvert__list_empty(&device->graveyard) ||
+                device->abandoned != NULL;
     if (--device->refs == 0 && !keep) {
         for (culvert__device **at = &registry; *at != NULL; at = &(*at)->next) {
             if (*at == device) {

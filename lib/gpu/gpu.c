@@ -29,7 +29,7 @@ static bool options_ok(culvert_gpu_options *out, const culvert_gpu_options *in, 
 {
     const char *op = "culvert_gpu_open";
     *out = (culvert_gpu_options)CULVERT_GPU_OPTIONS_INIT;
-    if (in != NULL && (in->struct_size == 0 || in->struct_size > sizeof *out)) {
+    if (in != NULL && (in->struct_size < sizeof in->struct_size || in->struct_size > sizeof *out)) {
         culvert__error_set(err, CULVERT_EINVAL, 0, op, where,
                            "options->struct_size is %zu; CULVERT_GPU_OPTIONS_INIT sets it, and this "
                            "library knows %zu bytes",
@@ -84,8 +84,9 @@ static double source_before_sleep(culvert__source *source, bool may_spin)
 static bool source_busy(culvert__source *source)
 {
     culvert_gpu *gpu = gpu_of(source);
-    return !gpu->lost && (!culvert__list_empty(&gpu->flow->busy) ||
-                          culvert__driver_thread_busy(gpu->driver_thread));
+    return !culvert__device_is_lost(gpu->device) &&
+           (!culvert__list_empty(&gpu->flow->busy) || culvert__notifiers_out(gpu) ||
+            culvert__driver_thread_busy(gpu->driver_thread));
 }
 
 static void source_detach(culvert__source *source, bool forked)
@@ -228,12 +229,8 @@ culvert_gpu *culvert_gpu_open_at(const char *where, culvert_loop *loop, int ordi
         culvert__device_open(drv, ordinal, in_force.context, where, err);
     if (device == NULL)
         return NULL;
-    if (atomic_load(&device->lost) != 0) {
-        pthread_mutex_lock(&device->lock);
-        local = device->lost_error;
-        pthread_mutex_unlock(&device->lock);
-        culvert__error_set(err, CULVERT_EDEVICELOST, local.native, op, where,
-                           "device %d was lost before: %s", ordinal, local.message);
+    if (culvert__device_is_lost(device)) {
+        culvert__device_say_lost(device, op, where, err);
         culvert__device_unref(device);
         return NULL;
     }
@@ -326,7 +323,7 @@ void culvert_gpu_close(culvert_gpu *gpu)
 void culvert__gpu_leave(culvert_gpu *gpu, bool forked)
 {
     culvert__flow *flow = gpu->flow;
-    bool leak = forked || gpu->lost || atomic_load(&gpu->device->lost) != 0;
+    bool leak = forked || culvert__device_is_lost(gpu->device);
     if (!forked) {
         pthread_mutex_lock(&gpu->device->lock);
         if (culvert__linked(&flow->device_link))
@@ -370,12 +367,8 @@ bool culvert__gpu_refuses(culvert_gpu *gpu, const char *op, const char *where, c
                            "the device was closed (culvert_gpu_close)");
         return true;
     }
-    if (gpu->lost || atomic_load_explicit(&gpu->device->lost, memory_order_relaxed) != 0) {
-        pthread_mutex_lock(&gpu->device->lock);
-        culvert_error lost = gpu->device->lost_error;
-        pthread_mutex_unlock(&gpu->device->lock);
-        culvert__error_set(err, CULVERT_EDEVICELOST, lost.native, op, where,
-                           "the device was lost before this call: %s", lost.message);
+    if (culvert__device_is_lost(gpu->device)) {
+        culvert__device_say_lost(gpu->device, op, where, err);
         return true;
     }
     return false;

@@ -48,6 +48,7 @@ typedef struct culvert__device {
     culvert__link gpus;         /* culvert_gpu.device_link */
     culvert_error lost_error;   /* valid once lost */
     culvert__link graveyard;    /* culvert_seq.link: what the device may still use, leaked for ever */
+    struct culvert__notifier *abandoned; /* likewise: their host functions may still run */
     atomic_uint starving;       /* gpus whose streams wait for units */
     culvert_gpu_description description;
 } culvert__device;
@@ -57,6 +58,14 @@ culvert__device *culvert__device_open(const culvert__driver *, int ordinal, stru
                                       const char *where, culvert_error *err);
 culvert__device *culvert__device_ref(culvert__device *);   /* Thread: any */
 void culvert__device_unref(culvert__device *);             /* Thread: any; may call the driver */
+/* The error of what is refused, or failed, because the device is lost. Thread: any */
+void culvert__device_say_lost(culvert__device *, const char *op, const char *where,
+                              culvert_error *err);
+/* From then on no call of the driver is made for it. Thread: any */
+static inline bool culvert__device_is_lost(const culvert__device *device)
+{
+    return atomic_load_explicit(&device->lost, memory_order_relaxed) != 0;
+}
 
 /* Makes the device's context current for the calling thread, in relaxed capture mode, and brings both back;
    nests. Thread: any. */
@@ -163,7 +172,7 @@ void culvert__driver_thread_submit(culvert__driver_thread *, culvert__driver_job
 /* Does a job run or wait? For the gpu's `busy`. */
 bool culvert__driver_thread_busy(culvert__driver_thread *);
 /* Lets the job that runs end, drops none: jobs not begun are run too. Joins; then runs the posts that the hub
-   did not take any more, on the calling thread. A job that does not end within a second (the driver waits for a
+   did not take any more, on the calling thread. A job that does not end within two seconds (the driver waits for a
    kernel that does not) is left alone, with its thread and all that it holds. NULL allowed. gpu->driver_thread is
    NULL from the beginning of the call on. */
 void culvert__driver_thread_free(culvert__driver_thread *);

@@ -25,7 +25,7 @@ int culvert_gpu_state(const culvert_gpu *gpu)
     if (culvert__forked())
         return CULVERT_EFORKED;
     CULVERT__REQUIRE(gpu, "culvert_gpu_state", "gpu");
-    if (gpu->lost || atomic_load(&gpu->device->lost) != 0)
+    if (culvert__device_is_lost(gpu->device))
         return CULVERT_GPU_LOST;
     return atomic_load(&gpu->flow->stalled) ? CULVERT_GPU_STALLED : CULVERT_GPU_OK;
 }

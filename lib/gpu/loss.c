@@ -23,16 +23,28 @@ static bool loses(int result, bool query)
     }
 }
 
-void culvert__gpu_result(culvert_gpu *gpu, int result, bool query, const char *call,
-                         const char *op, const char *where, culvert_error *err)
+/* A sticky error comes out of whatever call is made next: that call is not to blame. */
+void culvert__device_say_lost(culvert__device *device, const char *op, const char *where,
+                              culvert_error *err)
+{
+    pthread_mutex_lock(&device->lock);
+    culvert_error lost = device->lost_error;
+    pthread_mutex_unlock(&device->lock);
+    culvert__error_set(err, lost.code, lost.native, op, where,
+                       "device %d was lost before this call: %s", device->ordinal, lost.message);
+}
+
+void culvert__gpu_result(culvert_gpu *gpu, int result, bool query, const char *call, const char *op,
+                         const char *where, culvert_error *err)
 {
     culvert_error local = CULVERT_ERROR_INIT;
-    culvert__driver_error(gpu->drv, result, call, &local);
-    local.op = op;
-    local.where = where;
     if (loses(result, query)) {
         culvert__gpu_lose(gpu, result, call);
-        local.code = local.code == CULVERT_ESHUTDOWN ? CULVERT_ESHUTDOWN : CULVERT_EDEVICELOST;
+        culvert__device_say_lost(gpu->device, op, where, &local);
+    } else {
+        (void)culvert__driver_error(gpu->drv, result, call, &local);
+        local.op = op;
+        local.where = where;
     }
     if (err != NULL)
         *err = local;
@@ -80,7 +92,7 @@ static void compose(culvert_gpu *gpu, int result, const char *call, culvert_erro
     if (oldest != NULL)
         culvert__seq_describe(oldest, what, sizeof what);
     culvert__error_set(err, exiting ? CULVERT_ESHUTDOWN : CULVERT_EDEVICELOST, result, call, NULL,
-                       "%s (%d) from %s; oldest unfinished work: %s%s", 
+                       "%s (%d) from %s; oldest unfinished work: %s%s",
                        culvert__driver_error_name(gpu->drv, result), result, call, what,
                        others > 1 ? ", and others behind or beside it" : "");
 }
@@ -140,6 +152,7 @@ static void reject_all(culvert_gpu *gpu, const culvert_error *err)
 /* Rings are given up as they are: their events and slots belong to the device now. */
 static void empty_rings(culvert__flow *flow)
 {
+    atomic_store(&flow->oldest, 0); /* it is lost, which is worse than stalled */
     for (culvert__link *l = flow->streams.next; l != &flow->streams; l = l->next) {
         culvert_stream *s = CULVERT__CONTAINER(l, culvert_stream, all);
         s->seen = s->enq;

@@ -127,6 +127,25 @@ culvert__notifier *culvert__notifiers_new(culvert_gpu *gpu, unsigned count, culv
     return gpu->flow->notifiers;
 }
 
+bool culvert__notifiers_out(culvert_gpu *gpu)
+{
+    for (const culvert__notifier *n = gpu->flow->notifiers; n != NULL; n = n->next)
+        if (n->stream != NULL)
+            return true;
+    return false;
+}
+
+/* Its host function may still come, or never: it and its stream stay, where they can be found. */
+static void abandon(culvert__device *device, culvert__notifier *n)
+{
+    if (culvert__forked())
+        return;
+    pthread_mutex_lock(&device->lock);
+    n->next = device->abandoned;
+    device->abandoned = n;
+    pthread_mutex_unlock(&device->lock);
+}
+
 void culvert__notifiers_free(culvert_gpu *gpu, bool leak)
 {
     culvert__flow *flow = gpu->flow;
@@ -134,8 +153,8 @@ void culvert__notifiers_free(culvert_gpu *gpu, bool leak)
         culvert__notifier *n = flow->notifiers;
         culvert_stream *s = n->stream;
         flow->notifiers = n->next;
-        if (s != NULL) { /* out: the host function may still come, or never */
-            n->next = NULL;
+        if (s != NULL) {
+            abandon(gpu->device, n);
             culvert__stream_put(s);
             continue;
         }

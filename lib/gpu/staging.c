@@ -138,7 +138,8 @@ bool culvert__staging_grow(culvert_gpu *gpu)
 {
     culvert__flow *flow = gpu->flow;
     culvert_error err = CULVERT_ERROR_INIT;
-    if (culvert__list_empty(&flow->slotless) || flow->staging->big >= MOST_BIG ||
+    if (culvert__list_empty(&flow->slotless) || culvert__device_is_lost(gpu->device) ||
+        flow->staging->big >= MOST_BIG ||
         flow->staging->small >= MOST_SMALL)
         return false;
     if (culvert__memory_grow_pinned(gpu->memory, &err) != CULVERT_OK)

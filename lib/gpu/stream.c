@@ -32,7 +32,7 @@ static bool options_ok(culvert_stream_options *out, const culvert_stream_options
                        const char *op, const char *where, culvert_error *err)
 {
     *out = (culvert_stream_options)CULVERT_STREAM_OPTIONS_INIT;
-    if (in != NULL && (in->struct_size == 0 || in->struct_size > sizeof *out)) {
+    if (in != NULL && (in->struct_size < sizeof in->struct_size || in->struct_size > sizeof *out)) {
         culvert__error_set(err, CULVERT_EINVAL, 0, op, where,
                            "options->struct_size is %zu; CULVERT_STREAM_OPTIONS_INIT sets it, and "
                            "this library knows %zu bytes",
@@ -73,7 +73,7 @@ static void give_native(culvert_gpu *gpu, culvert_stream *s)
 {
     culvert__flow *flow = gpu->flow;
     int i = level_index(s->level);
-    if (s->native == NULL || gpu->lost)
+    if (s->native == NULL || culvert__device_is_lost(gpu->device))
         return;
     if (flow->nspare[i] < sizeof flow->spare[i] / sizeof flow->spare[i][0]) {
         flow->spare[i][flow->nspare[i]++] = s->native;
@@ -208,7 +208,7 @@ void culvert__pool_drop(culvert_gpu *gpu)
 struct CUstream_st *culvert_stream_native(culvert_stream *stream)
 {
     CULVERT__REQUIRE(stream, "culvert_stream_native", "stream");
-    if (culvert__forked() || stream->gpu->lost)
+    if (culvert__forked() || culvert__device_is_lost(stream->gpu->device))
         return NULL;
     stream->exposed = true;
     return stream->native;
@@ -239,15 +239,25 @@ culvert_stream *culvert_stream_ref(culvert_stream *stream)
     return stream;
 }
 
+/* Out of every list but flow->streams. What it waited for is for the next one in the line. */
+static void leave_lines(culvert_stream *s)
+{
+    if (culvert__linked(&s->pump.link))
+        culvert__ready_unlink(culvert__gpu_core(s->gpu), &s->pump);
+    if (culvert__linked(&s->busy))
+        culvert__list_unlink(&s->busy);
+    if (culvert__linked(&s->starved))
+        culvert__starved_leave(s);
+    if (culvert__linked(&s->slotless))
+        culvert__slotless_leave(s);
+}
+
 void culvert__stream_put(culvert_stream *s)
 {
     if (--s->refs > 0)
         return;
     culvert_gpu *gpu = s->gpu;
-    if (culvert__linked(&s->pump.link))
-        culvert__list_unlink(&s->pump.link);
-    if (culvert__linked(&s->busy))
-        culvert__list_unlink(&s->busy);
+    leave_lines(s);
     if (culvert__linked(&s->all)) {
         culvert__list_unlink(&s->all);
         give_native(gpu, s);
@@ -270,12 +280,7 @@ static void leave(culvert_gpu *gpu, culvert_stream *s, bool leak)
 {
     bool in_use = s->seen != s->enq; /* the ring stays as it is: it names slots that are leaked */
     s->arm = NULL;
-    if (culvert__linked(&s->pump.link))
-        culvert__list_unlink(&s->pump.link);
-    culvert__link *lists[] = {&s->busy, &s->starved, &s->slotless};
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-        if (culvert__linked(lists[i]))
-            culvert__list_unlink(lists[i]);
+    leave_lines(s);
     if (!leak && !in_use && s->native != NULL)
         (void)gpu->drv->cuStreamDestroy(s->native);
     s->native = NULL;
