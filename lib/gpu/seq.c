@@ -160,9 +160,10 @@ static culvert_future *reject(culvert_seq *seq)
     culvert__core *core = seq->gpu != NULL ? culvert__gpu_core(seq->gpu) : NULL;
     if (core == NULL)
         return culvert__future_static(NULL, CULVERT_EFORKED);
+    culvert_future *future = culvert__future_rejected(core, &err);
     if (!is_shared(seq))
-        culvert__seq_discard(seq);
-    return culvert__future_rejected(core, &err);
+        culvert__seq_discard(seq); /* last: what it kept may take the binding down */
+    return future;
 }
 
 static bool may_submit(culvert_seq *seq, const char *where)

@@ -85,13 +85,17 @@ static void run_release(culvert__task *task)
 
 void culvert__seq_discard(culvert_seq *seq)
 {
-    seq->stream->refs++; /* a callback of the caller's may let go of everything */
-    culvert_stream *stream = seq->stream;
+    /* What is kept may let go of everything, the binding included. */
+    culvert_loop *loop = culvert_loop_ref(seq->gpu->loop);
+    culvert__core *core = culvert__core_of(loop);
+    culvert__enter(core);
     culvert__seq_drop_waits(seq);
     release_holds(seq);
     run_keeps(seq);
     recycle(seq);
-    culvert__stream_put(stream);
+    culvert__leave(core);
+    culvert__reap(core); /* what it waited for may have nobody else */
+    culvert_loop_unref(loop);
 }
 
 /* ---- burying ---- */

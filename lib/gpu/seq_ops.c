@@ -234,8 +234,7 @@ void culvert_seq_keep_at(const char *where, culvert_seq *seq, void *obj, culvert
     CULVERT__REQUIRE(seq, "culvert_seq_keep", "seq");
     culvert__keep *keep = seq->failed ? NULL : culvert__seq_arena(seq, sizeof *keep);
     if (keep == NULL) {
-        if (obj_free != NULL)
-            obj_free(obj);
+        culvert__release_arg(seq->gpu != NULL ? culvert__gpu_core(seq->gpu) : NULL, obj_free, obj);
         return;
     }
     *keep = (culvert__keep){NULL, obj, obj_free};
