@@ -22,7 +22,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { PATIENCE_SECONDS = 1 };
+enum { PATIENCE_SECONDS = 2 };
 
 struct culvert__driver_thread {
     culvert_gpu *gpu; /* not counted: the gpu owns this */

@@ -82,16 +82,14 @@ static bool check_threads(const request *r, const unsigned threads[3])
     }
     if (!check_sizes(r, "block", threads, r->limits->max_block))
         return false;
-    /* Each is within its limit, so that the product of two cannot overflow, but that of three can.
-       */
-    unsigned long long product = (unsigned long long)threads[0] * threads[1];
+    unsigned long long product = (unsigned long long)threads[0] * threads[1] * threads[2];
     unsigned limit = r->limits->max_threads_per_block;
     const char *whose = "this device's";
     if (r->kernel->max_threads != 0 && r->kernel->max_threads < limit) {
         limit = r->kernel->max_threads;
         whose = "this kernel's";
     }
-    if (product > limit || product * threads[2] > limit) {
+    if (product > limit) {
         FAIL(r, "kernel %s: a block of %u x %u x %u threads is too large: %s limit is %u", name,
              threads[0], threads[1], threads[2], whose, limit);
         return false;

@@ -6,6 +6,7 @@
 #include "lib/alloc_fail.h"
 #include "lib/check_main.h"
 #include "lib/child.h"
+#include "lib/clock.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -356,6 +357,40 @@ START_TEST(case_071_memory_in_flight_is_not_given_out)
 }
 END_TEST
 
+static void *grow_slowly(void *arg)
+{
+    culvert__heap *heap = arg;
+    culvert__heap_give(heap, culvert__heap_take(heap, (size_t)1 << 30, true, NULL));
+    return NULL;
+}
+
+static bool growing(void *arg)
+{
+    return culvert_sim_calls("cuMemAlloc") > *(uint64_t *)arg;
+}
+
+static int release_in_child(void *arg)
+{
+    culvert_buffer_unref(arg);
+    return 0;
+}
+
+/* Its lock is held by a thread that the child does not have. */
+START_TEST(a_child_after_fork_does_not_wait_for_the_heap)
+{
+    pthread_t thread;
+    culvert_buffer *buffer = device_buffer(64);
+    uint64_t before = culvert_sim_calls("cuMemAlloc");
+    culvert_sim_delay("cuMemAlloc", 1.0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, grow_slowly, r.gpu->memory->local), 0);
+    ck_assert(test_eventually(growing, &before, 60));
+    test_child child = test_child_run(release_in_child, buffer, 0, 20);
+    ck_assert_msg(child.ended && child.status == 0, "%s", child.output);
+    pthread_join(thread, NULL);
+    culvert_buffer_unref(buffer);
+}
+END_TEST
+
 START_TEST(blocks_go_back_when_the_last_buffer_goes)
 {
     culvert_buffer *a = device_buffer(100 * MIB), *b = device_buffer(100);
@@ -612,6 +647,7 @@ static Suite *buffer_suite(void)
     tcase_add_test(sim, case_065_no_memory_of_the_driver_is_taken_in_the_steady_state);
     tcase_add_test(sim, case_071_memory_in_flight_is_not_given_out);
     tcase_add_test(sim, case_074_a_release_calls_no_driver);
+    tcase_add_test(sim, a_child_after_fork_does_not_wait_for_the_heap);
     tcase_add_test(sim, blocks_go_back_when_the_last_buffer_goes);
     tcase_add_test(sim, out_of_memory_has_the_figures);
     tcase_add_test(sim, limits_of_the_options_hold);

@@ -303,8 +303,8 @@ START_TEST(a_block_has_a_limit_as_a_whole)
     char says[64];
     snprintf(says, sizeof says, "device's limit is %u", limits.max_threads_per_block);
     rig_says(&err, says);
-    /* As a 32-bit product this is 0. */
-    grid = (culvert_grid){.blocks = {1}, .threads = {1024, 1024, 64}};
+    grid = (culvert_grid){.blocks = {1}};
+    memcpy(grid.threads, limits.max_block, sizeof grid.threads);
     refused(grid);
     kernel("nothing")->max_threads = 96; /* as a kernel that needs many registers has */
     grid = (culvert_grid){.blocks = {1}, .threads = {97}};

@@ -530,6 +530,50 @@ START_TEST(loop_free_during_a_load_rejects_and_unloads)
 }
 END_TEST
 
+/* The load ends after the hub was closed, so that it cannot be posted any more. */
+START_TEST(a_load_that_outlasts_close_seconds_is_put_away)
+{
+    int status = CULVERT_PENDING;
+    culvert_loop_options options = CULVERT_LOOP_OPTIONS_INIT;
+    tear_down();
+    rig_fresh();
+    rig_open_loop(&r);
+    culvert_loop_free(r.loop);
+    options.close_seconds = 0.05;
+    r.loop = culvert_loop_new(r.ev, &options, NULL);
+    r.gpu = culvert_gpu_open(r.loop, 0, NULL, NULL);
+    ck_assert_ptr_nonnull(r.gpu);
+    culvert_on_settled(slow_load(0.3), settled, &status, NULL);
+    culvert_gpu_close(r.gpu);
+    culvert_loop_free(r.loop);
+    r.loop = NULL;
+    ck_assert(status == CULVERT_ESHUTDOWN || status == CULVERT_OK);
+    ck_assert_uint_eq(culvert_sim_calls("cuModuleUnload"), 1);
+    ev_loop_destroy(r.ev);
+    rig_nothing_left();
+}
+END_TEST
+
+START_TEST(a_load_that_waits_when_the_device_is_lost_never_runs)
+{
+    tear_down();
+    rig_fresh();
+    culvert_sim_devices(3);
+    rig_open_device(&r, 2, NULL);
+    culvert_future *first = slow_load(0.3), *second = load();
+    culvert_sim_poison(2, CULVERT__CUDA_ERROR_ILLEGAL_ADDRESS);
+    ck_assert_ptr_null(culvert_buffer_new(r.gpu, (size_t)1 << 30, NULL)); /* which finds it out */
+    rig_settle_error(first, CULVERT_EDEVICELOST);
+    rig_settle_error(second, CULVERT_EDEVICELOST);
+    ck_assert_uint_eq(culvert_sim_calls("cuModuleLoadDataEx"), 1);
+    culvert_stream_unref(r.stream);
+    culvert_gpu_close(r.gpu);
+    culvert_loop_free(r.loop);
+    ev_loop_destroy(r.ev);
+    r.loop = NULL;
+}
+END_TEST
+
 /* The thread is left alone, and with it all that it holds; but the program goes on. */
 START_TEST(loop_free_does_not_hang_behind_a_driver_that_does)
 {
@@ -642,10 +686,12 @@ static Suite *module_suite(void)
     tcase_add_test(sim, case_106_each_result_has_its_error);
     tcase_add_test(sim, an_error_after_the_load_unloads);
     tcase_add_test(sim, a_sticky_error_loses_the_device);
+    tcase_add_test(sim, a_load_that_waits_when_the_device_is_lost_never_runs);
     tcase_add_test(sim, a_load_that_has_not_begun_is_cancelled_and_never_runs);
     tcase_add_test(sim, a_load_that_runs_settles_with_its_outcome_when_cancelled);
     tcase_add_test(sim, a_module_that_nobody_wants_any_more_is_unloaded);
     tcase_add_test(sim, loop_free_during_a_load_rejects_and_unloads);
+    tcase_add_test(sim, a_load_that_outlasts_close_seconds_is_put_away);
     tcase_add_test(sim, a_module_is_unloaded_behind_its_last_launch);
     tcase_add_test(sim, unloading_is_not_the_loop_s_work);
     tcase_add_test(sim, out_of_memory_at_every_allocation);
