@@ -7,6 +7,7 @@
  * Each thread has a stack of contexts; a thread that set none has an empty one. A sticky error
  * belongs to the device and stays when the context goes.
  */
+#define _POSIX_C_SOURCE 200809L
 #include "sim/engine.h"
 #include "sim/graph.h"
 #include "sim/memory.h"
@@ -14,6 +15,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void at_exit(void)
 {
@@ -23,10 +25,10 @@ static void at_exit(void)
 
 static void become_initialised(void)
 {
-    static bool registered;
-    if (!registered)
+    static pid_t registered; /* a child that starts afresh registers its own, after all others */
+    if (registered != getpid())
         atexit(at_exit);
-    registered = true;
+    registered = getpid();
     atomic_store(&culvert__sim.initialised, 1);
 }
 

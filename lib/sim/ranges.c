@@ -126,16 +126,18 @@ struct sim_range *culvert__sim_range_map(size_t bytes, enum sim_range_kind kind,
         return NULL;
     }
     r->mapped = mapped;
-    UNPOISON(p, mapped);
-    if (bytes <= FILL_BYTES)
+    if (bytes <= FILL_BYTES) {
+        UNPOISON(p, mapped);
         memset(p, FRESH, bytes);
-    POISON(r->base + bytes, mapped - bytes);
+        POISON(r->base + bytes, mapped - bytes);
+    }
     return r;
 }
 
 static void give_back(struct sim_range *r)
 {
-    UNPOISON(r->base, r->mapped);
+    if (r->bytes <= FILL_BYTES)
+        UNPOISON(r->base, r->mapped);
     munmap((void *)r->base, r->mapped);
     culvert__sim_range_remove(r);
 }
@@ -154,7 +156,6 @@ void culvert__sim_range_unmap(struct sim_range *r)
         memset((void *)r->base, FREED, r->bytes);
         POISON(r->base, r->mapped);
     } else {
-        UNPOISON(r->base, r->mapped);
         mmap((void *)r->base, r->mapped, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     }

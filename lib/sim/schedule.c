@@ -320,6 +320,13 @@ void culvert__sim_host_done(struct sim_op *op)
     culvert__sim_stream_over(s);
 }
 
+/* A kernel that was stopped with its context has not failed. */
+static void note_result(struct CUctx_st *ctx, const struct sim_work *w, int result)
+{
+    if (result != 0 && ctx->active && !ctx->sticky)
+        culvert__sim_strike(ctx->device, result, culvert__sim_work_name(w));
+}
+
 static int run_work(struct CUctx_st *ctx, const struct sim_work *w, culvert__block_runner *runner)
 {
     if (culvert__sim_work_is_short(w))
@@ -334,15 +341,14 @@ static int run_work(struct CUctx_st *ctx, const struct sim_work *w, culvert__blo
 static bool run_graph(struct CUstream_st *s, struct sim_op *op, culvert__block_runner *runner)
 {
     const struct sim_work *w;
-    while (!s->ctx->sticky && (w = culvert__sim_plan_work(op->work.u.plan, op->plan_at))) {
+    while (s->ctx->active && !s->ctx->sticky &&
+           (w = culvert__sim_plan_work(op->work.u.plan, op->plan_at))) {
         if (w->kind == SIM_HOST) {
             s->state = SIM_STREAM_HOST;
             culvert__sim_give_to_host(op);
             return false;
         }
-        int result = run_work(s->ctx, w, runner);
-        if (result && !s->ctx->sticky)
-            culvert__sim_strike(s->ctx->device, result, culvert__sim_work_name(w));
+        note_result(s->ctx, w, run_work(s->ctx, w, runner));
         op->plan_at++;
     }
     return true;
@@ -368,9 +374,7 @@ static bool run_device_op(struct CUstream_st *s, struct sim_op *op, culvert__blo
         if (!run_graph(s, op, runner))
             return false;
     } else {
-        int result = run_work(s->ctx, &op->work, runner);
-        if (result && !s->ctx->sticky)
-            culvert__sim_strike(s->ctx->device, result, culvert__sim_work_name(&op->work));
+        note_result(s->ctx, &op->work, run_work(s->ctx, &op->work, runner));
     }
     take_off(s, op, s->ctx->sticky);
     return true;

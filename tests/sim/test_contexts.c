@@ -216,6 +216,10 @@ START_TEST(case_056_a_reset_ends_pending_work_with_an_error)
     struct sim_thread_call *call = sim_in_thread(query_until_over, e);
     ck_ok(cuDevicePrimaryCtxReset_v2(0));
     ck_result(sim_join(call), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    /* The device is sound. */
+    ck_ok(cuDevicePrimaryCtxRetain(&sim_context, 0));
+    ck_ok(cuCtxSetCurrent(sim_context));
+    ck_ok(cuStreamSynchronize(sim_stream()));
 }
 END_TEST
 

@@ -234,6 +234,7 @@ START_TEST(kernels_use_what_their_parameters_point_to)
     ck_ok(sim_store(a, p, 1));
     ck_ok(sim_store(b, p, 2)); /* two kernels: not known to write */
     ck_no_violation();
+    ck_ok(cuStreamSynchronize(b));
     ck_ok(cuMemcpyDtoHAsync_v2(p, sim_device(4), 4, b));
     ck_violation(1, "before the end of its last use: cuLaunchKernel on another stream");
     culvert_sim_release(a);
