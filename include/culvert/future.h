@@ -450,7 +450,8 @@ CULVERT_API culvert_future *culvert_ref(culvert_future *future);
 
 /**
  * One reference less. When it was the last interest in a pending future, that is cancelled. When it
- * was the last of a rejected one at which nobody looked, the rejection goes to on_unhandled.
+ * was the last of a rejected one at which nobody looked, the rejection goes to on_unhandled (not after
+ * culvert_loop_free).
  *
  * @param future consumed; NULL does nothing.
  * Errors: none. Thread: loop, also after culvert_loop_free. Re-entrant: yes; no callback runs

@@ -710,7 +710,8 @@ CULVERT_API double culvert_gpu_seconds(const culvert_future *future);
 
 /**
  * One operation as a sequence of its own: parameters as of the culvert_seq_ function of the same
- * name, with the stream (borrowed) first; result and errors as culvert_seq_submit.
+ * name, with the stream (borrowed) first; result and errors as culvert_seq_submit. An error names the
+ * culvert_seq_ function as its `op`.
  * Thread: loop. Re-entrant: yes. Since 0.1.0.
  */
 CULVERT_API CULVERT_NODISCARD culvert_future *culvert_upload(culvert_stream *stream,

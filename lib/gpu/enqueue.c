@@ -185,6 +185,11 @@ static void push_entry(culvert__segment *segment, struct CUevent_st *event)
         culvert__event_give(s->gpu, event, false);
         event = NULL;
     }
+    if (!seq->in_driver) {
+        seq->in_driver = true;
+        s->queued--;
+        s->in_flight++;
+    }
     seq->last_entry = s->enq;
     seq->entries++;
     *culvert__entry_at(s, s->enq++) = (culvert__entry){.seq = seq,
@@ -258,27 +263,31 @@ static void start_timing(culvert_seq *seq, culvert__segment *segment)
         record(segment, seq->start, "cuEventRecord");
 }
 
-/* Rule 8: a stream that others have a handle of may be captured by them. */
-static bool captured(culvert_seq *seq)
+/* Rule 8: a stream that others have a handle of may be captured by them. FAIL: it is, or nobody knows. */
+static culvert__step look_for_capture(culvert_seq *seq)
 {
+    culvert__segment segment = {.seq = seq, .call = "cuStreamIsCapturing"};
     int status = CULVERT__CU_STREAM_CAPTURE_STATUS_NONE;
     culvert_stream *s = seq->stream;
     if (!s->exposed)
-        return false;
-    int r = s->gpu->drv->cuStreamIsCapturing(s->native, &status);
-    if (r != CULVERT__CUDA_SUCCESS || status == CULVERT__CU_STREAM_CAPTURE_STATUS_NONE)
-        return false;
+        return CULVERT__STEP_DONE;
+    culvert__call_next(s->gpu->flow, segment.call);
+    segment.result = s->gpu->drv->cuStreamIsCapturing(s->native, &status);
+    if (segment.result != CULVERT__CUDA_SUCCESS) {
+        fail_with_result(&segment);
+        return CULVERT__STEP_FAIL;
+    }
+    if (status == CULVERT__CU_STREAM_CAPTURE_STATUS_NONE)
+        return CULVERT__STEP_DONE;
     culvert__seq_fail(seq, CULVERT_EINVAL, "culvert_seq_submit", seq->where,
                       "the stream is being captured into a graph by the program: nothing that has a "
                       "future can be put there before the capture ends");
-    return true;
+    return CULVERT__STEP_FAIL;
 }
 
 static culvert__step start(culvert_seq *seq)
 {
     culvert__segment segment = {.seq = seq};
-    if (captured(seq))
-        return CULVERT__STEP_FAIL;
     culvert__step step = culvert__seq_start_waits(seq, &segment);
     if (step == CULVERT__STEP_FAIL && !seq->failed)
         fail_with_result(&segment);
@@ -286,8 +295,6 @@ static culvert__step start(culvert_seq *seq)
         return step;
     seq->started = true;
     seq->state = CULVERT__SEQ_PART;
-    seq->stream->queued--;
-    seq->stream->in_flight++;
     if (seq->timed)
         start_timing(seq, &segment);
     return seq->failed ? CULVERT__STEP_FAIL : CULVERT__STEP_DONE;
@@ -302,7 +309,9 @@ static void whole(culvert_seq *seq)
 
 static advance advance_head(culvert_seq *seq)
 {
-    culvert__step step = seq->started ? CULVERT__STEP_DONE : start(seq);
+    culvert__step step = look_for_capture(seq);
+    if (step == CULVERT__STEP_DONE && !seq->started)
+        step = start(seq);
     if (step == CULVERT__STEP_WAIT)
         return ADVANCE_STAY;
     while (step != CULVERT__STEP_FAIL) {

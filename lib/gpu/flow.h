@@ -129,6 +129,7 @@ struct culvert_seq {
     bool canceled;         /* the failure is a cancellation */
     bool buried;           /* the device may still use what it holds: leaked when it is over */
     bool started;          /* waits are done, timing has begun */
+    bool in_driver;        /* some of it is, or was */
     unsigned entries;      /* of it in the driver */
     unsigned jobs;         /* memory copies of it with the staging workers */
     uint64_t last_entry;   /* number of its newest entry in the stream */

@@ -149,7 +149,7 @@ static void finish(culvert_seq *seq)
 {
     culvert_gpu *gpu = seq->gpu;
     culvert__seq_drop_waits(seq);
-    if (seq->started)
+    if (seq->in_driver)
         seq->stream->in_flight--;
     else
         seq->stream->queued--;
@@ -205,7 +205,7 @@ static void cancel(culvert_future *future)
     if (!seq->failed) {
         seq->canceled = true;
         culvert__seq_fail(seq, CULVERT_ECANCELED, "culvert_cancel", seq->where, "cancelled%s",
-                          seq->started ? " with a part of the sequence in the driver" : "");
+                          seq->in_driver ? " with a part of the sequence in the driver" : "");
     }
     culvert__seq_stop(seq);
 }
