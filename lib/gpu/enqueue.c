@@ -75,8 +75,9 @@ static culvert__step do_fill(culvert__segment *segment, const culvert__op *op)
     case 2:
         return called(segment, "cuMemsetD16Async",
                       drv->cuMemsetD16Async(at, (unsigned short)pattern, n, s->native));
-    default: return called(segment, "cuMemsetD32Async",
-                           drv->cuMemsetD32Async(at, pattern, n, s->native));
+    default:
+        return called(segment, "cuMemsetD32Async",
+                      drv->cuMemsetD32Async(at, pattern, n, s->native));
     }
 }
 
@@ -88,8 +89,8 @@ static culvert__step do_launch(culvert__segment *segment, const culvert__op *op)
     return called(segment, "cuLaunchKernel",
                   s->gpu->drv->cuLaunchKernel(l->kernel->function, l->blocks[0], l->blocks[1],
                                               l->blocks[2], l->threads[0], l->threads[1],
-                                              l->threads[2], l->shared_bytes, s->native,
-                                              l->params, NULL));
+                                              l->threads[2], l->shared_bytes, s->native, l->params,
+                                              NULL));
 }
 
 static culvert__step do_call(culvert__segment *segment, const culvert__op *op)
@@ -279,9 +280,10 @@ static culvert__step look_for_capture(culvert_seq *seq)
     }
     if (status == CULVERT__CU_STREAM_CAPTURE_STATUS_NONE)
         return CULVERT__STEP_DONE;
-    culvert__seq_fail(seq, CULVERT_EINVAL, "culvert_seq_submit", seq->where,
-                      "the stream is being captured into a graph by the program: nothing that has a "
-                      "future can be put there before the capture ends");
+    culvert__seq_fail(
+        seq, CULVERT_EINVAL, "culvert_seq_submit", seq->where,
+        "the stream is being captured into a graph by the program: nothing that has a "
+        "future can be put there before the capture ends");
     return CULVERT__STEP_FAIL;
 }
 

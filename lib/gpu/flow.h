@@ -225,6 +225,7 @@ typedef struct culvert__flow {
     culvert_gpu *gpu;
     culvert__post budget_post, loss_post;
     atomic_bool budget_posted, loss_posted, starving;
+    culvert_error lost_error; /* valid once gpu->lost: what everything was rejected with */
     void (*on_lost)(culvert_gpu *, const culvert_error *, void *);
     void *on_lost_arg;
     culvert_free_fn *on_lost_free;

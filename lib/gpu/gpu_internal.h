@@ -47,6 +47,7 @@ typedef struct culvert__device {
     pthread_mutex_t lock;       /* members below; never held across a call of the driver */
     culvert__link gpus;         /* culvert_gpu.device_link */
     culvert_error lost_error;   /* valid once lost */
+    const struct culvert_gpu *lost_by; /* whose loop saw it first; only compared */
     culvert__link graveyard;    /* culvert_seq.link: what the device may still use, leaked for ever */
     struct culvert__notifier *abandoned; /* likewise: their host functions may still run */
     atomic_uint starving;       /* gpus whose streams wait for units */

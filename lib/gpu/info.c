@@ -45,9 +45,7 @@ static void run_on_lost(culvert__task *task)
     culvert_free_fn *arg_free = flow->on_lost_free;
     if (fn == NULL)
         return;
-    pthread_mutex_lock(&gpu->device->lock);
-    culvert_error err = gpu->device->lost_error;
-    pthread_mutex_unlock(&gpu->device->lock);
+    culvert_error err = flow->lost_error;
     flow->on_lost = NULL;
     flow->on_lost_free = NULL;
     culvert__gpu_ref(gpu);

@@ -84,7 +84,7 @@ static size_t count_in_driver(const culvert_gpu *gpu)
 
 static void compose(culvert_gpu *gpu, int result, const char *call, culvert_error *err)
 {
-    char what[128] = "none on this loop";
+    char what[192] = "none on this loop";
     const culvert_seq *oldest = oldest_in_driver(gpu);
     size_t others = count_in_driver(gpu);
     culvert__driver_error(gpu->drv, result, call, err);
@@ -121,10 +121,23 @@ void culvert__gpu_lose(culvert_gpu *gpu, int result, const char *call)
     int expected = 0;
     if (atomic_load(&device->lost) == 0) {
         device->lost_error = err;
+        device->lost_by = gpu;
         atomic_compare_exchange_strong(&device->lost, &expected, result);
         post_loss(device);
     }
     pthread_mutex_unlock(&device->lock);
+}
+
+/* The error that this loop's work rejects with: it names the work of this loop, where there is some. */
+static void explain(culvert_gpu *gpu, culvert_error *err)
+{
+    culvert__device *device = gpu->device;
+    pthread_mutex_lock(&device->lock);
+    *err = device->lost_error;
+    bool own = device->lost_by == gpu;
+    pthread_mutex_unlock(&device->lock);
+    if (!own && oldest_in_driver(gpu) != NULL)
+        compose(gpu, err->native, err->op, err);
 }
 
 static void reject_all(culvert_gpu *gpu, const culvert_error *err)
@@ -172,9 +185,9 @@ void culvert__loss_posted(culvert__post *post)
     if (gpu->lost)
         return;
     gpu->lost = true;
-    pthread_mutex_lock(&gpu->device->lock);
-    culvert_error err = gpu->device->lost_error;
-    pthread_mutex_unlock(&gpu->device->lock);
+    culvert_error err;
+    explain(gpu, &err);
+    flow->lost_error = err;
     culvert__gpu_ref(gpu);
     if (err.code == CULVERT_EDEVICELOST)
         culvert__loop_log(gpu->loop, CULVERT_LOG_ERROR, "device %d is lost: %s",

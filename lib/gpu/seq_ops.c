@@ -276,8 +276,9 @@ culvert_buffer *culvert_seq_scratch_at(const char *where, culvert_seq *seq, size
     const char *name = "culvert_seq_scratch";
     if (passed_by(seq, name))
         return NULL;
-    culvert_buffer *buffer =
-        culvert__buffer_take(seq->gpu, bytes, true, false, name, where, &err);
+    culvert_buffer *buffer = NULL;
+    if (!culvert__gpu_refuses(seq->gpu, name, where, &err))
+        buffer = culvert__buffer_take(seq->gpu, bytes, true, false, name, where, &err);
     if (buffer == NULL) {
         culvert__seq_fail_with(seq, &err);
         return NULL;
