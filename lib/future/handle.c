@@ -239,9 +239,10 @@ void *culvert_value(const culvert_future *future)
 void *culvert_take(culvert_future *future)
 {
     CULVERT__REQUIRE(future, "culvert_take", "future");
+    if (future->core != NULL)
+        culvert__check_thread(future->core, "culvert_take");
     if (culvert__inherited(future->core) || future->status != CULVERT_OK)
         return NULL;
-    culvert__check_thread(future->core, "culvert_take");
 
     culvert_future *owner = owner_of(future);
     void *value = owner->value;

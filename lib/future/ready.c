@@ -52,6 +52,13 @@ void culvert__turn_begin(culvert__core *core)
     core->barrier = NULL;
 }
 
+/* What ends a batch at once: the binding is to be taken down as soon as the outermost callback has returned;
+   or a callback forked, and this is the child. */
+static bool batch_is_over(const culvert__core *core)
+{
+    return (core->close_wanted && core->depth == 1) || culvert__inherited(core);
+}
+
 /* How many tasks may run before the clock is read again: reading it costs as much as a short task. */
 enum { CLOCK_EVERY = 8 };
 
@@ -60,7 +67,7 @@ bool culvert__ready_run(culvert__core *core, unsigned max, uint64_t until)
     unsigned check = 1, stride = 1;
 
     culvert__enter(core);
-    for (unsigned n = 0; n < max && !core->close_wanted && !culvert__inherited(core); n++) {
+    for (unsigned n = 0; n < max && !batch_is_over(core); n++) {
         culvert__link *first = core->ready.next;
 
         if (first == &core->ready || first == core->barrier)
