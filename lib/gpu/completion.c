@@ -23,6 +23,16 @@ enum { SPINS_LOST = 2, SPINS_SKIPPED = 16 };
 
 /* ---- what is wanted ---- */
 
+/* Does the end of it give something that is waited for? Slots that somebody lacks, or a download, whose
+   memory may be waited for. */
+static bool gives_slots(const culvert__entry *entry, bool lacking)
+{
+    for (const culvert__slot *slot = entry->slots; slot != NULL; slot = slot->next)
+        if (lacking || slot->download)
+            return true;
+    return false;
+}
+
 /* The earliest entry whose completion lets anything happen; the stream has some. */
 static uint64_t want(const culvert_stream *s)
 {
@@ -37,7 +47,7 @@ static uint64_t want(const culvert_stream *s)
         units -= entry->units;
         if (budget && units <= culvert__units_low())
             return n;
-        if (entry->slots != NULL && (slots || entry->slots->download))
+        if (gives_slots(entry, slots))
             return n;
         if (seq->last_entry == n && seq->state == CULVERT__SEQ_WHOLE && seq->future != NULL &&
             culvert__awaited(&seq->future->base))
@@ -73,6 +83,16 @@ static void settle_entry(culvert_stream *s)
 
 /* ---- querying ---- */
 
+/* To ask a stream that is being captured would spoil the capture, and would tell nothing. */
+static int query_stream(culvert_stream *s)
+{
+    int status = CULVERT__CU_STREAM_CAPTURE_STATUS_NONE;
+    if (s->exposed && s->gpu->drv->cuStreamIsCapturing(s->native, &status) == 0 &&
+        status != CULVERT__CU_STREAM_CAPTURE_STATUS_NONE)
+        return CULVERT__CUDA_ERROR_NOT_READY;
+    return s->gpu->drv->cuStreamQuery(s->native);
+}
+
 /* One without an event is over when a later one is; the stream is asked where there is none behind it. */
 static int query(culvert_stream *s, uint64_t number)
 {
@@ -82,7 +102,7 @@ static int query(culvert_stream *s, uint64_t number)
         if (event != NULL)
             return drv->cuEventQuery(event);
     }
-    return drv->cuStreamQuery(s->native);
+    return query_stream(s);
 }
 
 /* No answer, yet not a sticky error: that event will never tell. What is behind it will. */
@@ -207,7 +227,7 @@ bool culvert__completion_poll(culvert_gpu *gpu)
     uint64_t now = culvert__now();
     watch = watchdog_due(flow, now);
     culvert__gpu_ref(gpu);
-    culvert__scope scope = culvert__scope_enter(gpu->device);
+    culvert__scope scope = culvert__driver_enter(gpu);
     for (culvert__link *l = flow->busy.next, *next; l != &flow->busy; l = next) {
         next = l->next;
         culvert_stream *s = CULVERT__CONTAINER(l, culvert_stream, busy);
@@ -226,7 +246,7 @@ bool culvert__completion_poll(culvert_gpu *gpu)
         watch_oldest(flow);
     culvert__budget_feed(gpu);
     more |= culvert__staging_grow(gpu);
-    culvert__scope_leave(scope);
+    culvert__driver_leave(gpu, scope);
     culvert__gpu_unref(gpu);
     return more;
 }
@@ -297,7 +317,7 @@ double culvert__completion_before_sleep(culvert_gpu *gpu, bool may_spin)
     if (may_spin && some_spin(gpu))
         return 0;
     culvert__gpu_ref(gpu);
-    culvert__scope scope = culvert__scope_enter(gpu->device);
+    culvert__scope scope = culvert__driver_enter(gpu);
     for (culvert__link *l = flow->busy.next, *next; l != &flow->busy; l = next) {
         next = l->next;
         culvert_stream *s = CULVERT__CONTAINER(l, culvert_stream, busy);
@@ -314,7 +334,7 @@ double culvert__completion_before_sleep(culvert_gpu *gpu, bool may_spin)
         }
         culvert__stream_put(s);
     }
-    culvert__scope_leave(scope);
+    culvert__driver_leave(gpu, scope);
     culvert__gpu_unref(gpu);
     if (moved)
         return 0; /* what the other streams are armed for may be too late now */

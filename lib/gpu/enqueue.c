@@ -24,6 +24,51 @@ typedef enum advance {
     ADVANCE_STAY  /* nothing more can be enqueued now */
 } advance;
 
+/* ---- what can go wrong ---- */
+
+static const char *public_name(const culvert__op *op)
+{
+    static const char *const names[] = {"culvert_seq_upload", "culvert_seq_download",
+                                        "culvert_seq_copy",   "culvert_seq_fill",
+                                        "culvert_seq_launch", "culvert_seq_call"};
+    return op != NULL ? names[op->kind] : "culvert_seq_submit";
+}
+
+static void fail_with_result(culvert__segment *segment)
+{
+    culvert_seq *seq = segment->seq;
+    const culvert__op *op = seq->cursor;
+    culvert_error err = CULVERT_ERROR_INIT;
+    if (seq->failed)
+        return;
+    culvert__gpu_result(seq->gpu, segment->result, false, segment->call, public_name(op),
+                        op != NULL && op->where != NULL ? op->where : seq->where, &err);
+    culvert__seq_fail_with(seq, &err);
+}
+
+/* Rule 8: a stream that others have a handle of may be captured by them. FAIL: it is, or nobody knows. */
+static culvert__step look_for_capture(culvert_seq *seq)
+{
+    culvert__segment segment = {.seq = seq, .call = "cuStreamIsCapturing"};
+    int status = CULVERT__CU_STREAM_CAPTURE_STATUS_NONE;
+    culvert_stream *s = seq->stream;
+    if (!s->exposed)
+        return CULVERT__STEP_DONE;
+    culvert__call_next(s->gpu->flow, segment.call);
+    segment.result = s->gpu->drv->cuStreamIsCapturing(s->native, &status);
+    if (segment.result != CULVERT__CUDA_SUCCESS) {
+        fail_with_result(&segment);
+        return CULVERT__STEP_FAIL;
+    }
+    if (status == CULVERT__CU_STREAM_CAPTURE_STATUS_NONE)
+        return CULVERT__STEP_DONE;
+    culvert__seq_fail(
+        seq, CULVERT_EINVAL, "culvert_seq_submit", seq->where,
+        "the stream is being captured into a graph by the program: nothing that has a "
+        "future can be put there before the capture ends");
+    return CULVERT__STEP_FAIL;
+}
+
 /* ---- one operation ---- */
 
 static culvert__step called(culvert__segment *segment, const char *call, int result)
@@ -97,14 +142,16 @@ static culvert__step do_call(culvert__segment *segment, const culvert__op *op)
 {
     culvert_seq *seq = segment->seq;
     culvert_stream *s = seq->stream;
-    int mode = CULVERT__CU_STREAM_CAPTURE_MODE_GLOBAL;
+    int mode = s->gpu->flow->capture_mode;
+    s->exposed = true;
     culvert__call_next(s->gpu->flow, "the function of a culvert_seq_call");
     (void)s->gpu->drv->cuThreadExchangeStreamCaptureMode(&mode);
     int status = op->u.call.enqueue(s->native, op->u.call.arg);
     (void)s->gpu->drv->cuThreadExchangeStreamCaptureMode(&mode);
     segment->used += op->weight;
+    segment->called = true;
     if (status == 0)
-        return CULVERT__STEP_DONE;
+        return look_for_capture(seq); /* it may have begun one */
     culvert__seq_fail(seq, CULVERT_EDRIVER, "culvert_seq_call", op->where,
                       "the function given to culvert_seq_call returned %d", status);
     seq->error.native = status;
@@ -125,26 +172,6 @@ static culvert__step do_op(culvert__segment *segment, culvert__op *op)
 }
 
 /* ---- a segment ---- */
-
-static const char *public_name(const culvert__op *op)
-{
-    static const char *const names[] = {"culvert_seq_upload", "culvert_seq_download",
-                                        "culvert_seq_copy",   "culvert_seq_fill",
-                                        "culvert_seq_launch", "culvert_seq_call"};
-    return op != NULL ? names[op->kind] : "culvert_seq_submit";
-}
-
-static void fail_with_result(culvert__segment *segment)
-{
-    culvert_seq *seq = segment->seq;
-    const culvert__op *op = seq->cursor;
-    culvert_error err = CULVERT_ERROR_INIT;
-    if (seq->failed)
-        return;
-    culvert__gpu_result(seq->gpu, segment->result, false, segment->call, public_name(op),
-                        op != NULL && op->where != NULL ? op->where : seq->where, &err);
-    culvert__seq_fail_with(seq, &err);
-}
 
 /* The operations of one segment. The last step tells why it ended; DONE: all are in the driver. */
 static culvert__step run_ops(culvert__segment *segment)
@@ -177,12 +204,19 @@ static void record(culvert__segment *segment, struct CUevent_st *event, const ch
         fail_with_result(segment);
 }
 
-static void push_entry(culvert__segment *segment, struct CUevent_st *event)
+static void push_entry(culvert__segment *segment, struct CUevent_st *event, bool last)
 {
     culvert_seq *seq = segment->seq;
     culvert_stream *s = seq->stream;
-    record(segment, event, "cuEventRecord");
-    if (segment->result != CULVERT__CUDA_SUCCESS) {
+    /* In a capture, an event would become a part of that. */
+    bool good = !segment->called || look_for_capture(seq) == CULVERT__STEP_DONE;
+    if (good && last && seq->timed && seq->end != NULL)
+        record(segment, seq->end, "cuEventRecord");
+    if (good) {
+        record(segment, event, "cuEventRecord");
+        good = segment->result == CULVERT__CUDA_SUCCESS;
+    }
+    if (!good) {
         culvert__event_give(s->gpu, event, false);
         event = NULL;
     }
@@ -245,9 +279,7 @@ static culvert__step enqueue_segment(culvert_seq *seq)
         return step;
     }
     settle_units(&segment);
-    if (step == CULVERT__STEP_DONE && seq->timed && seq->end != NULL)
-        record(&segment, seq->end, "cuEventRecord");
-    push_entry(&segment, event);
+    push_entry(&segment, event, step == CULVERT__STEP_DONE);
     return seq->failed ? CULVERT__STEP_FAIL : step;
 }
 
@@ -262,29 +294,6 @@ static void start_timing(culvert_seq *seq, culvert__segment *segment)
         culvert__seq_fail_with(seq, &err);
     else
         record(segment, seq->start, "cuEventRecord");
-}
-
-/* Rule 8: a stream that others have a handle of may be captured by them. FAIL: it is, or nobody knows. */
-static culvert__step look_for_capture(culvert_seq *seq)
-{
-    culvert__segment segment = {.seq = seq, .call = "cuStreamIsCapturing"};
-    int status = CULVERT__CU_STREAM_CAPTURE_STATUS_NONE;
-    culvert_stream *s = seq->stream;
-    if (!s->exposed)
-        return CULVERT__STEP_DONE;
-    culvert__call_next(s->gpu->flow, segment.call);
-    segment.result = s->gpu->drv->cuStreamIsCapturing(s->native, &status);
-    if (segment.result != CULVERT__CUDA_SUCCESS) {
-        fail_with_result(&segment);
-        return CULVERT__STEP_FAIL;
-    }
-    if (status == CULVERT__CU_STREAM_CAPTURE_STATUS_NONE)
-        return CULVERT__STEP_DONE;
-    culvert__seq_fail(
-        seq, CULVERT_EINVAL, "culvert_seq_submit", seq->where,
-        "the stream is being captured into a graph by the program: nothing that has a "
-        "future can be put there before the capture ends");
-    return CULVERT__STEP_FAIL;
 }
 
 static culvert__step start(culvert_seq *seq)
@@ -352,7 +361,7 @@ void culvert__stream_pump(culvert_stream *s)
     }
     s->pumping = true;
     s->refs++;
-    culvert__scope scope = culvert__scope_enter(s->gpu->device);
+    culvert__scope scope = culvert__driver_enter(s->gpu);
     culvert__call_begin(s->gpu->flow, "cuLaunchKernel");
     while (!culvert__list_empty(&s->queue)) {
         culvert_seq *seq = CULVERT__CONTAINER(s->queue.next, culvert_seq, link);
@@ -362,7 +371,7 @@ void culvert__stream_pump(culvert_stream *s)
             break;
     }
     culvert__call_end(s->gpu->flow);
-    culvert__scope_leave(scope);
+    culvert__driver_leave(s->gpu, scope);
     leave_lines(s);
     s->pumping = false;
     culvert__loop_resume(s->gpu->loop);

@@ -231,6 +231,10 @@ typedef struct culvert__flow {
     culvert_free_fn *on_lost_free;
     culvert__task on_lost_task;
 
+    /* the loop's thread, in the driver */
+    unsigned entered; /* culvert__driver_enter, nested */
+    int capture_mode; /* the thread's own, outside */
+
     /* monitor */
     culvert__link monitor_link;
     _Atomic(const char *) call;    /* the driver call the loop's thread is in, NULL: none */
@@ -250,6 +254,20 @@ void culvert__event_give(culvert_gpu *, struct CUevent_st *, bool timed);
 bool culvert__events_reserve(culvert_gpu *, size_t n, culvert_error *err);
 void culvert__events_free(culvert_gpu *, bool leak);
 
+/* As culvert__scope_enter and _leave, where functions of the program may be called inside. */
+static inline culvert__scope culvert__driver_enter(culvert_gpu *gpu)
+{
+    culvert__scope scope = culvert__scope_enter(gpu->device);
+    if (gpu->flow->entered++ == 0)
+        gpu->flow->capture_mode = scope.mode;
+    return scope;
+}
+static inline void culvert__driver_leave(culvert_gpu *gpu, culvert__scope scope)
+{
+    gpu->flow->entered--;
+    culvert__scope_leave(scope);
+}
+
 /* enqueue.c */
 void culvert__stream_submit(culvert_stream *, culvert_seq *); /* QUEUED; pumps */
 void culvert__stream_pump(culvert_stream *);                  /* enqueues what fits, in order */
@@ -260,6 +278,7 @@ typedef struct culvert__segment {
     culvert_seq *seq;
     unsigned reserved, used; /* driver operations */
     culvert__slot *slots, **slots_end;
+    bool called; /* a function of the program's */
     int result;              /* of the call that failed */
     const char *call;
 } culvert__segment;
