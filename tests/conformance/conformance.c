@@ -162,6 +162,16 @@ unsigned long long conf_device(size_t bytes)
     return address;
 }
 
+uint32_t conf_read(const uint32_t *word)
+{
+    return atomic_load((const _Atomic uint32_t *)word);
+}
+
+void conf_write(uint32_t *word, uint32_t value)
+{
+    atomic_store((_Atomic uint32_t *)word, value);
+}
+
 struct conf_call {
     pthread_t thread;
     int (*fn)(void *);

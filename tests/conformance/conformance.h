@@ -70,6 +70,10 @@ struct CUevent_st *conf_event(void); /* without timing */
 uint32_t *conf_pinned(size_t bytes); /* zeroed */
 unsigned long long conf_device(size_t bytes);
 
+/* Words that a kernel, or another thread, may read and write at the same time. */
+uint32_t conf_read(const uint32_t *word);
+void conf_write(uint32_t *word, uint32_t value);
+
 /* A call on another thread, with the context current. */
 struct conf_call;
 struct conf_call *conf_async(int (*fn)(void *), void *arg);

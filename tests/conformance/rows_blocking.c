@@ -162,9 +162,9 @@ static void stream_destroy_does_not_wait(void)
     conf_true("with queued work, does not wait", conf_returned(call));
     conf_let_go(spin);
     conf_result("cuStreamDestroy", conf_join(call), 0);
-    for (int i = 0; i < 5000 && *(volatile uint32_t *)word == 0; i++)
+    for (int i = 0; i < 5000 && conf_read(word) == 0; i++)
         conf_nap();
-    conf_true("the work runs", *(volatile uint32_t *)word == 1);
+    conf_true("the work runs", conf_read(word) == 1);
 }
 
 /* Others' launches while a thread is in such a call. */

@@ -35,11 +35,11 @@ static void runs_later(void)
     size_t n = 0;
     NEED(d->cuGraphGetNodes(g, NULL, &n));
     conf_range("nodes", (long long)n, 2, 2);
-    conf_range("word", *(volatile uint32_t *)word, 0, 0);
+    conf_range("word", conf_read(word), 0, 0);
     NEED(d->cuGraphInstantiateWithFlags(&exec, g, 0));
     NEED(d->cuGraphLaunch(exec, s));
     NEED(d->cuStreamSynchronize(s));
-    conf_range("word", *(volatile uint32_t *)word, 12, 12);
+    conf_range("word", conf_read(word), 12, 12);
 }
 
 static void wrong_ends(void)

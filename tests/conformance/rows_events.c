@@ -66,7 +66,7 @@ static void record_again_while_waited_for(void)
     conf_let_go(first);
     conf_result("the waiter goes on with the first", d->cuStreamSynchronize(waiter), 0);
     conf_result("cuEventQuery of the second", d->cuEventQuery(e), CULVERT__CUDA_ERROR_NOT_READY);
-    *(volatile uint32_t *)flag = 1;
+    conf_write(flag, 1);
     conf_result("cuEventSynchronize", d->cuEventSynchronize(e), 0);
 }
 

@@ -77,7 +77,7 @@ static void nodes_in_order(void)
     conf_result("launch", d->cuGraphLaunch(exec, s), 0);
     NEED(d->cuMemcpyDtoHAsync(from + 1, to, 4, s));
     NEED(d->cuStreamSynchronize(s));
-    conf_range("order", *(volatile uint32_t *)word, 1234, 1234);
+    conf_range("order", conf_read(word), 1234, 1234);
     conf_range("copy after fill", from[1], 7, 7);
     conf_result("destroy", d->cuGraphExecDestroy(exec), 0);
 }
@@ -96,10 +96,10 @@ static void one_at_a_time(void)
     conf_result("launch", d->cuGraphLaunch(exec, s), 0);
     conf_result("launch on another stream", d->cuGraphLaunch(exec, other), 0);
     conf_sleep(0.3);
-    conf_range("only one runs", *(volatile uint32_t *)word, 1, 1);
-    *(volatile uint32_t *)flag = 1;
+    conf_range("only one runs", conf_read(word), 1, 1);
+    conf_write(flag, 1);
     NEED(d->cuStreamSynchronize(other));
-    conf_range("then the other", *(volatile uint32_t *)word, 11, 11);
+    conf_range("then the other", conf_read(word), 11, 11);
 }
 
 static void keeps_its_parameters(void)
@@ -119,7 +119,7 @@ static void keeps_its_parameters(void)
     conf_result("launch", d->cuGraphLaunch(exec, s), 0);
     conf_let_go(spin);
     NEED(d->cuStreamSynchronize(s));
-    conf_range("each has its own", *(volatile uint32_t *)word, 12, 12);
+    conf_range("each has its own", conf_read(word), 12, 12);
 }
 
 static void goes_while_it_runs(void)
@@ -135,7 +135,7 @@ static void goes_while_it_runs(void)
     conf_result("destroy the graph", d->cuGraphDestroy(g), 0);
     conf_let_go(spin);
     conf_result("cuStreamSynchronize", d->cuStreamSynchronize(s), 0);
-    conf_range("it ran", *(volatile uint32_t *)word, 5, 5);
+    conf_range("it ran", conf_read(word), 5, 5);
 }
 
 static void other_parameters(void)

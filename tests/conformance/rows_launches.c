@@ -73,7 +73,7 @@ static void parameters_are_copied(void)
     value = 2;
     conf_let_go(spin);
     NEED(d->cuStreamSynchronize(s));
-    conf_range("value", *(volatile uint32_t *)word, 1, 1);
+    conf_range("value", conf_read(word), 1, 1);
 }
 
 static void parameters_in_a_block(void)
@@ -91,7 +91,7 @@ static void parameters_in_a_block(void)
     conf_result("launch",
                 d->cuLaunchKernel(conf_kernel("store"), 1, 1, 1, 1, 1, 1, 0, s, NULL, extra), 0);
     NEED(d->cuStreamSynchronize(s));
-    conf_range("value", *(volatile uint32_t *)word, 8, 8);
+    conf_range("value", conf_read(word), 8, 8);
 }
 
 static void images(void)
@@ -202,10 +202,10 @@ static void holds_up_its_stream(void)
     NEED(conf_store(s, word, 1));
     await_entry(&g);
     conf_sleep(0.1);
-    conf_range("word, while it runs", *(volatile uint32_t *)word, 0, 0);
+    conf_range("word, while it runs", conf_read(word), 0, 0);
     atomic_store(&g.open, 1);
     NEED(d->cuStreamSynchronize(s));
-    conf_range("word, afterwards", *(volatile uint32_t *)word, 1, 1);
+    conf_range("word, afterwards", conf_read(word), 1, 1);
 }
 
 static void one_thread(void)

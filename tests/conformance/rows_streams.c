@@ -25,7 +25,7 @@ static void legacy(void)
     conf_result("a non-blocking stream goes on", d->cuStreamSynchronize(free_stream), 0);
     conf_result("the legacy stream", d->cuStreamQuery(NULL), CULVERT__CUDA_ERROR_NOT_READY);
     conf_result("a blocking stream", d->cuStreamQuery(later), CULVERT__CUDA_ERROR_NOT_READY);
-    conf_range("so far", *(volatile uint32_t *)word, 0, 0);
+    conf_range("so far", conf_read(word), 0, 0);
     conf_let_go(spin);
     conf_result("cuStreamSynchronize", d->cuStreamSynchronize(later), 0);
     conf_range("order", *word, 123, 123);
