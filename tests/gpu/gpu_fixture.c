@@ -15,6 +15,8 @@ static const double patience = 100.0;
 /* The simulator's: after a reset, a driver that is open already has to be initialised again. */
 int cuInit(unsigned flags);
 
+int gpu_fixture_ordinal;
+
 bool gpu_fixture_simulated(void)
 {
     const char *driver = getenv("CULVERT_DRIVER");
@@ -46,17 +48,24 @@ static void load(gpu_fixture *f)
 void gpu_fixture_open_as_is(gpu_fixture *f, const culvert_loop_options *loop_options,
                             const culvert_gpu_options *gpu_options)
 {
+    gpu_fixture_open_on(f, ev_loop_new(EVFLAG_AUTO), loop_options, gpu_options);
+}
+
+void gpu_fixture_open_on(gpu_fixture *f, struct ev_loop *ev,
+                         const culvert_loop_options *loop_options,
+                         const culvert_gpu_options *gpu_options)
+{
     culvert_error err = CULVERT_ERROR_INIT;
     if (gpu_fixture_simulated()) {
         ck_assert_int_eq(cuInit(0), 0);
         culvert_sim_strict(1);
     }
     memset(f, 0, sizeof *f);
-    f->ev = ev_loop_new(EVFLAG_AUTO);
+    f->ev = ev;
     ck_assert_ptr_nonnull(f->ev);
     f->loop = culvert_loop_new(f->ev, loop_options, &err);
     ck_assert_msg(f->loop != NULL, "%s", err.message);
-    f->gpu = culvert_gpu_open(f->loop, 0, gpu_options, &err);
+    f->gpu = culvert_gpu_open(f->loop, gpu_fixture_ordinal, gpu_options, &err);
     ck_assert_msg(f->gpu != NULL, "%s", err.message);
     f->stream = gpu_fixture_stream(f);
     load(f);

@@ -41,12 +41,20 @@ bool gpu_fixture_simulated(void);
    open, and then open with gpu_fixture_open_as_is. */
 void gpu_fixture_reset(void);
 
-/* A loop, a binding, device 0, a stream, the kernels. The simulator is strict (it aborts on a violation),
+/* The device that open opens; 0. A process that has lost one needs another one for its next test. */
+extern int gpu_fixture_ordinal;
+
+/* A loop, a binding, a device, a stream, the kernels. The simulator is strict (it aborts on a violation),
    and the calling thread is a loop thread, which must never block in a driver call. */
 void gpu_fixture_open(gpu_fixture *f, const culvert_loop_options *loop_options,
                       const culvert_gpu_options *gpu_options);
 void gpu_fixture_open_as_is(gpu_fixture *f, const culvert_loop_options *loop_options,
                             const culvert_gpu_options *gpu_options);
+
+/* ... on a loop (consumed) that has watchers already. */
+void gpu_fixture_open_on(gpu_fixture *f, struct ev_loop *ev,
+                         const culvert_loop_options *loop_options,
+                         const culvert_gpu_options *gpu_options);
 
 /* Gives back what is there. On the simulator: fails the test where there was a violation, or where
    something of the driver's is left. */
