@@ -258,22 +258,24 @@ START_TEST(case_084_a_ready_stream_of_higher_priority_goes_first)
 {
     struct CUstream_st *low, *high;
     int least, greatest, priority;
+    uint32_t *seen = sim_pinned(4);
+    uint64_t word = sim_device(4);
     ck_ok(cuCtxGetStreamPriorityRange(&least, &greatest));
     ck_assert_int_lt(greatest, least);
-    ck_ok(cuStreamCreateWithPriority(&low, 1, least + 10));
-    ck_ok(cuStreamGetPriority(low, &priority));
-    ck_assert_int_eq(priority, least);
-    ck_ok(cuStreamCreateWithPriority(&high, 1, greatest));
-    uint32_t *to = sim_pinned(4);
-    culvert_sim_virtual_time(1); /* one operation at a time */
-    culvert_sim_hold(NULL);
-    uint64_t first = sim_device(8);
-    ck_ok(cuMemsetD32Async(first, 1, 1, low));
-    ck_ok(cuMemsetD32Async(first + 4, 1, 1, high));
-    culvert_sim_virtual_time(0);
-    (void)to;
-    culvert_sim_release(NULL);
-    ck_ok(cuCtxSynchronize());
+    ck_ok(cuStreamCreateWithPriority(&high, 1, greatest - 10)); /* clamped */
+    ck_ok(cuStreamGetPriority(high, &priority));
+    ck_assert_int_eq(priority, greatest);
+    ck_ok(cuStreamCreateWithPriority(&low, 1, least));
+    for (int round = 0; round < 50; round++) {
+        culvert_sim_hold(NULL);
+        ck_ok(cuMemsetD32Async(word, 1, 1, low)); /* first in time, last to run */
+        ck_ok(cuMemsetD32Async(word, 2, 1, high));
+        culvert_sim_release(NULL);
+        ck_ok(cuCtxSynchronize());
+        ck_ok(cuMemcpyDtoHAsync_v2(seen, word, 4, low));
+        ck_ok(cuStreamSynchronize(low));
+        ck_assert_uint_eq(*seen, 1);
+    }
 }
 END_TEST
 
