@@ -194,8 +194,10 @@ int cuMemHostUnregister(void *p)
     culvert__sim_lock();
     int result = culvert__sim_current(&ctx);
     struct sim_range *r = result == 0 ? culvert__sim_range_find((uintptr_t)p) : NULL;
-    if (result == 0 && (!r || r->kind != SIM_RANGE_REGISTERED || r->base != (uintptr_t)p))
+    if (result == 0 && (!r || r->kind == SIM_RANGE_FREED))
         result = CULVERT__CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    else if (result == 0 && (r->kind != SIM_RANGE_REGISTERED || r->base != (uintptr_t)p))
+        result = CULVERT__CUDA_ERROR_INVALID_VALUE; /* something else that the driver knows */
     if (result == 0) {
         if (culvert__sim_in_use(r->base, r->bytes))
             culvert__sim_violation("cuMemHostUnregister: queued work uses the memory at %p", p);

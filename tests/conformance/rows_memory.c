@@ -11,7 +11,7 @@ static void sizes_of_zero(void)
     void *p = &address;
     conf_result("cuMemAlloc(0)", d->cuMemAlloc(&address, 0), CULVERT__CUDA_ERROR_INVALID_VALUE);
     conf_result("cuMemHostAlloc(0)", d->cuMemHostAlloc(&p, 0, 0), 0);
-    conf_true("gives NULL", p == NULL);
+    conf_note(p == NULL ? "gives NULL" : p == &address ? "leaves the pointer" : "gives memory");
     conf_result("cuMemHostRegister(0)", d->cuMemHostRegister(&address, 0, 0),
                 CULVERT__CUDA_ERROR_INVALID_VALUE);
     conf_result("cuMemHostRegister(NULL)", d->cuMemHostRegister(NULL, 4096, 0),
@@ -34,10 +34,16 @@ static void registration(void)
                 CULVERT__CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     conf_result("100 bytes, unaligned", d->cuMemHostRegister(memory + 2 * PAGE + 12, 100, 0), 0);
     conf_result("unregister inside", d->cuMemHostUnregister(memory + PAGE + 8),
+                CULVERT__CUDA_ERROR_INVALID_VALUE);
+    conf_result("unregister ordinary memory", d->cuMemHostUnregister(memory),
                 CULVERT__CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    conf_result("unregister NULL", d->cuMemHostUnregister(NULL), CULVERT__CUDA_ERROR_INVALID_VALUE);
     conf_result("unregister", d->cuMemHostUnregister(memory + PAGE), 0);
     conf_result("unregister again", d->cuMemHostUnregister(memory + PAGE),
                 CULVERT__CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    conf_result("its neighbour on the page", d->cuMemHostRegister(memory + 2 * PAGE + 112, 100, 0),
+                0);
+    conf_result("unregister it", d->cuMemHostUnregister(memory + 2 * PAGE + 112), 0);
     conf_result("unregister the unaligned", d->cuMemHostUnregister(memory + 2 * PAGE + 12), 0);
     free(memory);
 }
@@ -47,8 +53,7 @@ static void registration_of_pinned(void)
     void *p = conf_pinned(8192);
     conf_result("register", d->cuMemHostRegister(p, 8192, 0),
                 CULVERT__CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-    conf_result("unregister", d->cuMemHostUnregister(p),
-                CULVERT__CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    conf_result("unregister", d->cuMemHostUnregister(p), CULVERT__CUDA_ERROR_INVALID_VALUE);
     conf_result("free", d->cuMemFreeHost(p), 0);
 }
 

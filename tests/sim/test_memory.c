@@ -28,12 +28,12 @@ START_TEST(case_052_sizes_of_zero_and_registrations)
               CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     ck_result(cuMemHostRegister_v2(memory, 4 * 4096, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     ck_ok(cuMemHostRegister_v2(memory + 8192 + 12, 100, 0)); /* no alignment is asked for */
-    ck_result(cuMemHostUnregister(memory + 4096 + 8), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    ck_result(cuMemHostUnregister(memory + 4096 + 8), CUDA_ERROR_INVALID_VALUE);
     ck_ok(cuMemHostUnregister(memory + 4096));
     ck_result(cuMemHostUnregister(memory + 4096), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     ck_ok(cuMemHostUnregister(memory + 8192 + 12));
     p = sim_pinned(16);
-    ck_result(cuMemHostUnregister(p), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    ck_result(cuMemHostUnregister(p), CUDA_ERROR_INVALID_VALUE);
     ck_result(cuMemHostRegister_v2(p, 16, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     ck_result(cuMemFreeHost(memory), CUDA_ERROR_INVALID_VALUE);
     ck_ok(cuMemFreeHost(p));
