@@ -221,6 +221,7 @@ struct CUstream_st {
     uint64_t legacy_joined; /* of the legacy stream's, those that this one waits for */
     struct sim_clock *clock;
     unsigned slot;
+    unsigned nuses; /* of memory, by what is queued on it */
     struct sim_capture *capture;
     struct CUstream_st *capture_next;
     struct CUgraphNode_st **capture_tails; /* what the next captured node depends on */

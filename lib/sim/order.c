@@ -20,9 +20,10 @@
 #include <string.h>
 
 /* A queue of uses of the same bytes can be long; only some of it is looked at. */
-enum { LOOK_AT = 16 };
+enum { LOOK_AT = 8 };
 
 static struct sim_use *trees[2]; /* reads, writes */
+static unsigned nuses;           /* in both */
 static uint32_t random_state = 0x9e3779b9u;
 static uint64_t *numbers; /* by slot */
 static unsigned *free_slots;
@@ -207,12 +208,15 @@ void culvert__sim_order_append(struct CUstream_st *s, struct sim_op *op)
                 true);
     else if (w->kind == SIM_KERNEL)
         uses_of_kernel(op, &w->u.kernel);
-    for (unsigned i = 0; i < op->nuses; i++)
+    /* The usual case: all that is in use is used by this stream. */
+    for (unsigned i = 0; i < op->nuses && s->nuses < nuses; i++)
         check(s, op, &op->uses[i]);
     for (unsigned i = 0; i < op->nuses; i++) {
         struct sim_use *u = &op->uses[i];
         trees[u->write] = insert(trees[u->write], u);
     }
+    s->nuses += op->nuses;
+    nuses += op->nuses;
 }
 
 void culvert__sim_order_finish(struct sim_op *op)
@@ -221,6 +225,8 @@ void culvert__sim_order_finish(struct sim_op *op)
         struct sim_use *u = &op->uses[i];
         trees[u->write] = erase(trees[u->write], u);
     }
+    op->stream->nuses -= op->nuses;
+    nuses -= op->nuses;
     op->nuses = 0;
 }
 
