@@ -65,8 +65,9 @@ static void note_latency(culvert_stream *s, uint64_t submitted, uint64_t now)
     if (took > most)
         took = most;
     s->latency = s->latency == 0 ? took : s->latency * 0.75 + took * 0.25;
+    if (s->spin_end != 0)
+        s->spins_lost = 0; /* it came while the loop was spinning for it */
     s->spin_end = 0;
-    s->spins_lost = 0;
 }
 
 static void settle_entry(culvert_stream *s)
@@ -261,6 +262,8 @@ static bool should_spin(culvert_stream *s, uint64_t wanted, uint64_t now)
         double expect = s->latency == 0 ? most : 2 * s->latency;
         uint64_t until = culvert__entry_at(s, wanted)->submitted + (uint64_t)expect;
         uint64_t latest = now + (uint64_t)most;
+        if (until <= now)
+            return false; /* overdue already: that is no spin that was lost */
         s->spin_end = until < latest ? until : latest;
     }
     return now < s->spin_end;
