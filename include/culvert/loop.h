@@ -133,7 +133,8 @@ CULVERT_API struct ev_loop *culvert_loop_ev(culvert_loop *loop);
  * is in flight, as the loop does before it sleeps, and tells how long the program may sleep.
  *
  * libev shows no descriptor for a wake-up that arrives outside ev_run, so nothing wakes such a
- * sleeper sooner: it looks again (ev_run(EVRUN_NOWAIT)) after the time returned, or earlier.
+ * sleeper sooner: it looks again (ev_run(EVRUN_NOWAIT)) after the time returned, or earlier. That time
+ * is a bound (0.1 s while device work is in flight), not a guess at the end of the work.
  *
  * @param loop borrowed.
  * @return seconds: 0 if something is ready now; finite while work is in flight or a timer runs;
