@@ -193,13 +193,20 @@ static void watch_arm(culvert_stream *s, uint64_t now)
 static void watch_oldest(culvert__flow *flow)
 {
     uint64_t oldest = 0;
+    const culvert_seq *seq = NULL;
     for (culvert__link *l = flow->busy.next; l != &flow->busy; l = l->next) {
         const culvert_stream *s = CULVERT__CONTAINER(l, culvert_stream, busy);
         if (s->seen == s->enq)
             continue;
-        uint64_t t = s->ring[s->seen % CULVERT__STREAM_RING].submitted;
-        if (oldest == 0 || t < oldest)
-            oldest = t;
+        const culvert__entry *entry = &s->ring[s->seen % CULVERT__STREAM_RING];
+        if (seq != NULL && entry->submitted >= oldest)
+            continue;
+        oldest = entry->submitted;
+        seq = entry->seq;
+    }
+    if (seq != NULL) { /* static strings: the monitor looks whenever it likes */
+        atomic_store_explicit(&flow->oldest_what, culvert__seq_name(seq), memory_order_relaxed);
+        atomic_store_explicit(&flow->oldest_where, culvert__seq_where(seq), memory_order_relaxed);
     }
     atomic_store_explicit(&flow->oldest, oldest, memory_order_relaxed);
 }
@@ -228,7 +235,7 @@ bool culvert__completion_poll(culvert_gpu *gpu)
     uint64_t now = culvert__now();
     watch = watchdog_due(flow, now);
     culvert__gpu_ref(gpu);
-    culvert__scope scope = culvert__driver_enter(gpu);
+    culvert__visit visit = culvert__driver_enter(gpu, "cuEventQuery");
     for (culvert__link *l = flow->busy.next, *next; l != &flow->busy; l = next) {
         next = l->next;
         culvert_stream *s = CULVERT__CONTAINER(l, culvert_stream, busy);
@@ -247,7 +254,7 @@ bool culvert__completion_poll(culvert_gpu *gpu)
         watch_oldest(flow);
     culvert__budget_feed(gpu);
     more |= culvert__staging_grow(gpu);
-    culvert__driver_leave(gpu, scope);
+    culvert__driver_leave(gpu, visit);
     culvert__gpu_unref(gpu);
     return more;
 }
@@ -320,7 +327,7 @@ double culvert__completion_before_sleep(culvert_gpu *gpu, bool may_spin)
     if (may_spin && some_spin(gpu))
         return 0;
     culvert__gpu_ref(gpu);
-    culvert__scope scope = culvert__driver_enter(gpu);
+    culvert__visit visit = culvert__driver_enter(gpu, "cuEventQuery");
     for (culvert__link *l = flow->busy.next, *next; l != &flow->busy; l = next) {
         next = l->next;
         culvert_stream *s = CULVERT__CONTAINER(l, culvert_stream, busy);
@@ -337,7 +344,7 @@ double culvert__completion_before_sleep(culvert_gpu *gpu, bool may_spin)
         }
         culvert__stream_put(s);
     }
-    culvert__driver_leave(gpu, scope);
+    culvert__driver_leave(gpu, visit);
     culvert__gpu_unref(gpu);
     if (moved)
         return 0; /* what the other streams are armed for may be too late now */

@@ -361,8 +361,7 @@ void culvert__stream_pump(culvert_stream *s)
     }
     s->pumping = true;
     s->refs++;
-    culvert__scope scope = culvert__driver_enter(s->gpu);
-    culvert__call_begin(s->gpu->flow, "cuLaunchKernel");
+    culvert__visit visit = culvert__driver_enter(s->gpu, "cuLaunchKernel");
     while (!culvert__list_empty(&s->queue)) {
         culvert_seq *seq = CULVERT__CONTAINER(s->queue.next, culvert_seq, link);
         if (advance_head(seq) == ADVANCE_STAY)
@@ -370,8 +369,7 @@ void culvert__stream_pump(culvert_stream *s)
         if (atomic_load_explicit(&s->gpu->device->lost, memory_order_relaxed) != 0)
             break;
     }
-    culvert__call_end(s->gpu->flow);
-    culvert__driver_leave(s->gpu, scope);
+    culvert__driver_leave(s->gpu, visit);
     leave_lines(s);
     s->pumping = false;
     culvert__loop_resume(s->gpu->loop);

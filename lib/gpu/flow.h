@@ -50,9 +50,9 @@ typedef struct culvert__op {
             size_t offset;
             char *host; /* an upload's source is only read */
             size_t bytes;
-            bool direct;   /* pinned memory of this gpu: no staging */
-            size_t filled; /* upload: given to a worker (or copied) so far */
-            size_t done;   /* in the driver so far */
+            bool direct;                       /* pinned memory of this gpu: no staging */
+            size_t filled;                     /* upload: given to a worker (or copied) so far */
+            size_t done;                       /* in the driver so far */
             culvert__slot *fills, **fills_end; /* upload: being filled or filled, oldest first */
             unsigned nfills;
         } host;
@@ -79,8 +79,9 @@ typedef struct culvert__wait_on {
     culvert__waiter waiter; /* waiter.up is NULL once its outcome was taken */
     culvert_seq *seq;
     struct culvert__wait_on *next;
-    culvert__link dependents; /* in the awaited sequence's list, while that is not wholly in the driver */
-    bool on_device;           /* the device waits for it */
+    culvert__link
+        dependents; /* in the awaited sequence's list, while that is not wholly in the driver */
+    bool on_device; /* the device waits for it */
 } culvert__wait_on;
 
 typedef struct culvert__keep {
@@ -117,29 +118,29 @@ typedef struct culvert__chunk { /* of the arena */
 enum { CULVERT__ARENA_FIRST = 1024 };
 
 struct culvert_seq {
-    culvert__link link;    /* stream->queue; flow->seqs (pool); device->graveyard */
-    culvert__link live;    /* flow->live, from submit until it is over */
-    culvert_gpu *gpu;      /* NULL: the one that seq_begin returns in a forked child */
-    culvert_stream *stream; /* counted; NULL: one that could not be made */
+    culvert__link link;          /* stream->queue; flow->seqs (pool); device->graveyard */
+    culvert__link live;          /* flow->live, from submit until it is over */
+    culvert_gpu *gpu;            /* NULL: the one that seq_begin returns in a forked child */
+    culvert_stream *stream;      /* counted; NULL: one that could not be made */
     culvert__seq_future *future; /* pinned, from submit until it is over */
     culvert__seq_state state;
-    bool failed;           /* error is set */
-    bool owes_host;        /* it has a staged download: others hold for it, the device cannot wait */
+    bool failed;    /* error is set */
+    bool owes_host; /* it has a staged download: others hold for it, the device cannot wait */
     bool timed;
-    bool canceled;         /* the failure is a cancellation */
-    bool buried;           /* the device may still use what it holds: leaked when it is over */
-    bool started;          /* waits are done, timing has begun */
-    bool in_driver;        /* some of it is, or was */
-    unsigned entries;      /* of it in the driver */
-    unsigned jobs;         /* memory copies of it with the staging workers */
-    uint64_t last_entry;   /* number of its newest entry in the stream */
-    uint64_t number;       /* submit order in the gpu, for messages */
+    bool canceled;       /* the failure is a cancellation */
+    bool buried;         /* the device may still use what it holds: leaked when it is over */
+    bool started;        /* waits are done, timing has begun */
+    bool in_driver;      /* some of it is, or was */
+    unsigned entries;    /* of it in the driver */
+    unsigned jobs;       /* memory copies of it with the staging workers */
+    uint64_t last_entry; /* number of its newest entry in the stream */
+    uint64_t number;     /* submit order in the gpu, for messages */
     culvert__op *ops, **ops_end, *cursor;
     size_t nops;
     culvert__wait_on *waits, **waits_end;
     culvert__keep *keeps, **keeps_end;
     culvert__hold *holds;
-    culvert__link dependents;  /* culvert__wait_on.dependents */
+    culvert__link dependents;       /* culvert__wait_on.dependents */
     struct CUevent_st *start, *end; /* timed */
     const char *where;
     culvert__task release; /* after the future's callbacks */
@@ -151,41 +152,42 @@ struct culvert_seq {
 
 /* ---- streams ---- */
 struct culvert_stream {
-    unsigned refs;    /* handles + sequences */
-    culvert_gpu *gpu; /* counted */
+    unsigned refs;              /* handles + sequences */
+    culvert_gpu *gpu;           /* counted */
     struct CUstream_st *native; /* NULL after the gpu left the loop or was lost */
     int level;                  /* culvert_priority */
     size_t max_queued;
-    bool pooled;                /* made for culvert_stream_pick: the pool holds a reference */
-    bool exposed;               /* somebody has the native handle */
-    bool capped;                /* over the cap: nothing more until units <= half of it */
+    bool pooled;  /* made for culvert_stream_pick: the pool holds a reference */
+    bool exposed; /* somebody has the native handle */
+    bool capped;  /* over the cap: nothing more until units <= half of it */
     bool pumping;
     bool wants_slot, wants_units; /* the last pump ended for want of one */
-    culvert__link all;     /* flow->streams */
-    culvert__link busy;    /* flow->busy while queue or ring has something */
-    culvert__link starved; /* flow->starved: waits for the device's budget */
-    culvert__link slotless; /* flow->slotless: waits for a staging slot */
-    culvert__link queue;   /* culvert_seq.link, oldest first: not wholly in the driver */
-    size_t queued;         /* QUEUED sequences */
-    size_t in_flight;      /* PART and WHOLE sequences */
+    culvert__link all;            /* flow->streams */
+    culvert__link busy;           /* flow->busy while queue or ring has something */
+    culvert__link starved;        /* flow->starved: waits for the device's budget */
+    culvert__link slotless;       /* flow->slotless: waits for a staging slot */
+    culvert__link queue;          /* culvert_seq.link, oldest first: not wholly in the driver */
+    size_t queued;                /* QUEUED sequences */
+    size_t in_flight;             /* PART and WHOLE sequences */
     unsigned units;
-    uint64_t seen, enq;    /* entries seen <= n < enq are in the ring */
+    uint64_t seen, enq;              /* entries seen <= n < enq are in the ring */
     culvert__slot *owed, **owed_end; /* staged downloads that have not reached their dst */
-    culvert__task pump;    /* scheduled: a pump from the ready queue */
+    culvert__task pump;              /* scheduled: a pump from the ready queue */
 
     culvert__notifier *arm; /* NULL: none is out */
     uint64_t arm_target;
-    uint64_t arm_done;      /* time at which the target was first seen complete, 0: not */
+    uint64_t arm_done; /* time at which the target was first seen complete, 0: not */
 
-    double latency;         /* moving average of submit to observed, nanoseconds */
-    uint64_t spin_end;      /* now: no more spin until the next settle */
-    unsigned spins_lost;    /* in a row */
-    unsigned spins_skip;    /* sleeps without a spin to come */
+    double latency;      /* moving average of submit to observed, nanoseconds */
+    uint64_t spin_end;   /* now: no more spin until the next settle */
+    unsigned spins_lost; /* in a row */
+    unsigned spins_skip; /* sleeps without a spin to come */
 
     culvert__entry ring[CULVERT__STREAM_RING];
 };
 
-static inline culvert__entry *culvert__entry_at(culvert_stream *s, uint64_t number) {
+static inline culvert__entry *culvert__entry_at(culvert_stream *s, uint64_t number)
+{
     return &s->ring[number % CULVERT__STREAM_RING];
 }
 
@@ -210,15 +212,16 @@ typedef struct culvert__flow {
     culvert__link live; /* culvert_seq.live */
     culvert__link seqs; /* pool of sequences */
     size_t nseqs;
-    culvert_seq *no_seq; /* what seq_begin returns when memory is short: failed, shared, never written */
+    culvert_seq
+        *no_seq; /* what seq_begin returns when memory is short: failed, shared, never written */
     uint64_t submitted; /* numbers */
     culvert__events events, timed_events;
     culvert__notifier *notifiers;
-    bool late;            /* host functions come too late: look every millisecond */
+    bool late; /* host functions come too late: look every millisecond */
     uint64_t late_count;
     culvert__staging *staging;
-    uint64_t watchdog;    /* last pass */
-    bool more;            /* poll again at once */
+    uint64_t watchdog; /* last pass */
+    bool more;         /* poll again at once */
 
     /* loss and budget: posts from other threads */
     culvert__link device_link; /* device->gpus */
@@ -237,10 +240,10 @@ typedef struct culvert__flow {
 
     /* monitor */
     culvert__link monitor_link;
-    _Atomic(const char *) call;    /* the driver call the loop's thread is in, NULL: none */
+    _Atomic(const char *) call; /* the driver call the loop's thread is in, NULL: none */
     atomic_ullong call_start;
-    atomic_ullong oldest;          /* submit time of the oldest work in flight, 0: none */
-    _Atomic(const char *) oldest_what;
+    atomic_ullong oldest; /* submit time of the oldest work in flight, 0: none */
+    _Atomic(const char *) oldest_what, oldest_where; /* its operation, and the place of that */
     atomic_bool stalled;
     unsigned long long reported_call, reported_oldest; /* monitor's: what on_stall was called for */
     double stall_seconds;
@@ -254,20 +257,6 @@ void culvert__event_give(culvert_gpu *, struct CUevent_st *, bool timed);
 bool culvert__events_reserve(culvert_gpu *, size_t n, culvert_error *err);
 void culvert__events_free(culvert_gpu *, bool leak);
 
-/* As culvert__scope_enter and _leave, where functions of the program may be called inside. */
-static inline culvert__scope culvert__driver_enter(culvert_gpu *gpu)
-{
-    culvert__scope scope = culvert__scope_enter(gpu->device);
-    if (gpu->flow->entered++ == 0)
-        gpu->flow->capture_mode = scope.mode;
-    return scope;
-}
-static inline void culvert__driver_leave(culvert_gpu *gpu, culvert__scope scope)
-{
-    gpu->flow->entered--;
-    culvert__scope_leave(scope);
-}
-
 /* enqueue.c */
 void culvert__stream_submit(culvert_stream *, culvert_seq *); /* QUEUED; pumps */
 void culvert__stream_pump(culvert_stream *);                  /* enqueues what fits, in order */
@@ -279,7 +268,7 @@ typedef struct culvert__segment {
     unsigned reserved, used; /* driver operations */
     culvert__slot *slots, **slots_end;
     bool called; /* a function of the program's */
-    int result;              /* of the call that failed */
+    int result;  /* of the call that failed */
     const char *call;
 } culvert__segment;
 
@@ -297,8 +286,9 @@ void culvert__units_give(culvert_stream *, unsigned units);
 void culvert__budget_feed(culvert_gpu *); /* pumps starved streams */
 void culvert__budget_posted(culvert__post *);
 void culvert__starved_leave(culvert_stream *);
-void culvert__budget_leave(culvert_gpu *);  /* it starves no more */
-static inline unsigned culvert__units_low(void) {
+void culvert__budget_leave(culvert_gpu *); /* it starves no more */
+static inline unsigned culvert__units_low(void)
+{
     return CULVERT__STREAM_CAP / 2;
 }
 
@@ -315,9 +305,12 @@ void culvert__seq_stop(culvert_seq *);       /* failed: nothing more of it goes 
 void culvert__seq_try_settle(culvert_seq *); /* settles it if its work is over */
 void culvert__seq_discard(culvert_seq *);    /* never submitted: releases everything now */
 culvert_seq *culvert__no_seq_new(culvert_gpu *);
-void culvert__seqs_leave(culvert_gpu *);     /* the gpu leaves: finishes or buries what is live */
-void culvert__seqs_free(culvert_gpu *);      /* the pool */
+void culvert__seqs_leave(culvert_gpu *); /* the gpu leaves: finishes or buries what is live */
+void culvert__seqs_free(culvert_gpu *);  /* the pool */
 void culvert__seq_describe(const culvert_seq *, char *out, size_t size);
+const char *
+culvert__seq_name(const culvert_seq *); /* of its first operation: "culvert_seq_launch" */
+const char *culvert__seq_where(const culvert_seq *); /* likewise; may be NULL */
 
 /* staging.c */
 enum { CULVERT__SLOT_SMALL = 64 * 1024, CULVERT__SLOT_BIG = 1024 * 1024 };
@@ -337,12 +330,13 @@ struct culvert__slot {
     bool dropped;   /* given up while it was with a worker */
     bool download;
     culvert_seq *seq;
-    char *memory;   /* upload: source; download: destination */
+    char *memory; /* upload: source; download: destination */
     size_t bytes;
 };
 culvert__staging *culvert__staging_new(culvert_gpu *, culvert_error *err);
 void culvert__staging_stop(culvert_gpu *); /* joins the workers */
-void culvert__staging_free(culvert_gpu *); /* slots that the device may still use stay with their memory */
+void culvert__staging_free(
+    culvert_gpu *); /* slots that the device may still use stay with their memory */
 void culvert__slotless_leave(culvert_stream *);
 culvert__step culvert__upload_step(culvert__segment *, culvert__op *);
 culvert__step culvert__download_step(culvert__segment *, culvert__op *);
@@ -354,7 +348,8 @@ bool culvert__staging_grow(culvert_gpu *); /* one step, where somebody waits; tr
 typedef struct culvert__copiers culvert__copiers;
 culvert__copiers *culvert__copiers_new(void);
 void culvert__copiers_free(culvert__copiers *); /* copies that were given are done first */
-bool culvert__copiers_give(culvert__copiers *, culvert__hub *, culvert__slot *); /* false: no thread could be started */
+bool culvert__copiers_give(culvert__copiers *, culvert__hub *,
+                           culvert__slot *); /* false: no thread could be started */
 
 /* completion.c */
 bool culvert__completion_poll(culvert_gpu *);
@@ -364,7 +359,7 @@ bool culvert__stream_poll(culvert_stream *); /* true: more is to be done */
 /* notify.c */
 culvert__notifier *culvert__notifiers_new(culvert_gpu *, unsigned n, culvert_error *err);
 void culvert__notifiers_free(culvert_gpu *, bool leak);
-bool culvert__notifiers_out(culvert_gpu *); /* a host function of ours is to come */
+bool culvert__notifiers_out(culvert_gpu *);           /* a host function of ours is to come */
 bool culvert__arm(culvert_stream *, uint64_t target); /* false: look again after a millisecond */
 
 /* loss.c */
@@ -379,29 +374,58 @@ void culvert__gpu_result(culvert_gpu *, int result, bool query, const char *call
 /* monitor.c */
 int culvert__monitor_add(culvert_gpu *);
 void culvert__monitor_remove(culvert_gpu *);
-static inline void culvert__call_begin(culvert__flow *flow, const char *call) {
-    atomic_store_explicit(&flow->call_start, culvert__now(), memory_order_relaxed);
+/* What the loop's thread is in, for the monitor; nests: the outer one is what begin returns. */
+static inline const char *culvert__call_begin(culvert__flow *flow, const char *call)
+{
+    const char *outer = atomic_load_explicit(&flow->call, memory_order_relaxed);
+    if (outer == NULL)
+        atomic_store_explicit(&flow->call_start, culvert__now(), memory_order_relaxed);
     atomic_store_explicit(&flow->call, call, memory_order_release);
+    return outer;
 }
-static inline void culvert__call_next(culvert__flow *flow, const char *call) {
+static inline void culvert__call_next(culvert__flow *flow, const char *call)
+{
     atomic_store_explicit(&flow->call, call, memory_order_relaxed);
 }
-static inline void culvert__call_end(culvert__flow *flow) {
-    atomic_store_explicit(&flow->call, NULL, memory_order_release);
+static inline void culvert__call_end(culvert__flow *flow, const char *outer)
+{
+    atomic_store_explicit(&flow->call, outer, memory_order_release);
+}
+
+/* The loop's thread in the driver: scope and call, and what functions of the program have to find as it was. */
+typedef struct culvert__visit {
+    culvert__scope scope;
+    const char *outer;
+} culvert__visit;
+static inline culvert__visit culvert__driver_enter(culvert_gpu *gpu, const char *call)
+{
+    culvert__visit visit = {.outer = culvert__call_begin(gpu->flow, call)};
+    visit.scope = culvert__scope_enter(gpu->device);
+    if (gpu->flow->entered++ == 0)
+        gpu->flow->capture_mode = visit.scope.mode;
+    return visit;
+}
+static inline void culvert__driver_leave(culvert_gpu *gpu, culvert__visit visit)
+{
+    gpu->flow->entered--;
+    culvert__scope_leave(visit.scope);
+    culvert__call_end(gpu->flow, visit.outer);
 }
 
 /* gpu.c */
-void culvert__gpu_leave(culvert_gpu *, bool forked); /* out of the loop: streams, events, notifiers go */
-void culvert__gpu_post_done(culvert_gpu *);          /* a post of another thread has run */
+void culvert__gpu_leave(culvert_gpu *,
+                        bool forked);       /* out of the loop: streams, events, notifiers go */
+void culvert__gpu_post_done(culvert_gpu *); /* a post of another thread has run */
 /* info.c */
 void culvert__on_lost_schedule(culvert_gpu *);
 /* stream.c */
 culvert_stream *culvert__stream_make(culvert_gpu *, const culvert_stream_options *, const char *op,
                                      const char *where, culvert_error *err);
-void culvert__stream_put(culvert_stream *);          /* culvert_stream_unref without its checks */
-void culvert__pool_drop(culvert_gpu *);              /* the pool's references */
+void culvert__stream_put(culvert_stream *); /* culvert_stream_unref without its checks */
+void culvert__pool_drop(culvert_gpu *);     /* the pool's references */
 void culvert__streams_leave(culvert_gpu *, bool leak);
-static inline culvert__core *culvert__gpu_core(culvert_gpu *gpu) {
+static inline culvert__core *culvert__gpu_core(culvert_gpu *gpu)
+{
     return culvert__core_of(gpu->loop);
 }
 #endif

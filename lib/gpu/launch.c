@@ -9,7 +9,7 @@
  * Invariant: what a built launch points to is in the sequence's arena: the launch may be deferred,
  * when the caller's arguments are long gone.
  */
-#include "gpu/gpu_internal.h"
+#include "gpu/flow.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -103,12 +103,12 @@ static bool allow_shared(const request *r, unsigned bytes)
     culvert_gpu *gpu = culvert__seq_gpu(r->seq);
     if (atomic_load(&gpu->device->lost) != 0)
         return true; /* the submit will say so */
-    culvert__scope scope = culvert__scope_enter(gpu->device);
+    culvert__visit visit = culvert__driver_enter(gpu, "cuFuncSetAttribute");
     int result =
         gpu->drv->cuFuncSetAttribute(r->kernel->function,
                                      CULVERT__CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                      (int)bytes);
-    culvert__scope_leave(scope);
+    culvert__driver_leave(gpu, visit);
     if (result != CULVERT__CUDA_SUCCESS) {
         culvert_error err;
         culvert__gpu_driver_failed(gpu, result, "cuFuncSetAttribute", r->op, r->where, &err);

@@ -187,11 +187,9 @@ static culvert_kernel *open_now(culvert_module *module, const char *name, const 
     culvert_gpu *gpu = module->gpu;
     culvert_kernel *kernel = NULL;
     const char *call;
-    culvert__scope scope = culvert__scope_enter(gpu->device);
-    culvert__call_begin(gpu->flow, "cuModuleGetFunction");
+    culvert__visit visit = culvert__driver_enter(gpu, "cuModuleGetFunction");
     int result = culvert__kernel_open(module, name, &kernel, &call);
-    culvert__call_end(gpu->flow);
-    culvert__scope_leave(scope);
+    culvert__driver_leave(gpu, visit);
     if (result == CULVERT__CUDA_SUCCESS)
         return kernel;
     if (result == CULVERT__CUDA_ERROR_NOT_FOUND) {

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <time.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -45,6 +46,18 @@ static bool look_at_call(culvert__flow *flow, uint64_t now)
     return true;
 }
 
+static void report_work(culvert__flow *flow, uint64_t for_ns)
+{
+    const char *what = atomic_load_explicit(&flow->oldest_what, memory_order_relaxed);
+    const char *where = atomic_load_explicit(&flow->oldest_where, memory_order_relaxed);
+    char text[512];
+    if (what == NULL)
+        what = "work in flight";
+    snprintf(text, sizeof text, "%s%s%s", what, where != NULL ? " at " : "",
+             where != NULL ? where : "");
+    report(flow, text, for_ns);
+}
+
 static bool look_at_work(culvert__flow *flow, uint64_t now)
 {
     unsigned long long oldest = atomic_load_explicit(&flow->oldest, memory_order_relaxed);
@@ -52,7 +65,7 @@ static bool look_at_work(culvert__flow *flow, uint64_t now)
         return false;
     if (flow->reported_oldest != oldest) {
         flow->reported_oldest = oldest;
-        report(flow, "work in flight", now - oldest);
+        report_work(flow, now - oldest);
     }
     return true;
 }

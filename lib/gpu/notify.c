@@ -73,11 +73,13 @@ bool culvert__arm(culvert_stream *s, uint64_t target)
     culvert__notifier *n = event != NULL ? free_notifier(gpu->flow) : NULL;
     if (n == NULL)
         return false;
+    culvert__call_next(gpu->flow, "cuStreamWaitEvent");
     int r = gpu->drv->cuStreamWaitEvent(n->native, event, 0);
     if (r != CULVERT__CUDA_SUCCESS)
         return arm_failed(gpu, r, "cuStreamWaitEvent");
     n->stream = culvert_stream_ref(s);
     culvert__hub_ref(n->hub);
+    culvert__call_next(gpu->flow, "cuLaunchHostFunc");
     r = gpu->drv->cuLaunchHostFunc(n->native, on_fire, n);
     if (r != CULVERT__CUDA_SUCCESS) {
         n->stream = NULL;

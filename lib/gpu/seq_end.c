@@ -270,6 +270,19 @@ void culvert__seqs_free(culvert_gpu *gpu)
 
 /* ---- for messages ---- */
 
+const char *culvert__seq_name(const culvert_seq *seq)
+{
+    static const char *const names[] = {"culvert_seq_upload", "culvert_seq_download",
+                                        "culvert_seq_copy",   "culvert_seq_fill",
+                                        "culvert_seq_launch", "culvert_seq_call"};
+    return seq->ops != NULL ? names[seq->ops->kind] : "culvert_seq_submit";
+}
+
+const char *culvert__seq_where(const culvert_seq *seq)
+{
+    return seq->ops != NULL && seq->ops->where != NULL ? seq->ops->where : seq->where;
+}
+
 static const char *op_name(const culvert__op *op)
 {
     static const char *const names[] = {"upload", "download", "copy", "fill", "launch", "call"};
@@ -279,7 +292,7 @@ static const char *op_name(const culvert__op *op)
 void culvert__seq_describe(const culvert_seq *seq, char *out, size_t size)
 {
     const culvert__op *op = seq->ops;
-    const char *where = op != NULL && op->where != NULL ? op->where : seq->where;
+    const char *where = culvert__seq_where(seq);
     if (op == NULL)
         snprintf(out, size, "sequence %llu (empty)", (unsigned long long)seq->number);
     else if (op->kind == CULVERT__OP_LAUNCH)

@@ -142,6 +142,7 @@ bool culvert__staging_grow(culvert_gpu *gpu)
         flow->staging->big >= MOST_BIG ||
         flow->staging->small >= MOST_SMALL)
         return false;
+    culvert__call_next(gpu->flow, "cuMemHostAlloc");
     if (culvert__memory_grow_pinned(gpu->memory, &err) != CULVERT_OK)
         return false; /* one will come back */
     culvert__stream_schedule(CULVERT__CONTAINER(flow->slotless.next, culvert_stream, slotless));

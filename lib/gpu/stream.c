@@ -60,10 +60,10 @@ static struct CUstream_st *take_native(culvert_gpu *gpu, int level, const char *
     struct CUstream_st *native = NULL;
     if (flow->nspare[i] > 0)
         return flow->spare[i][--flow->nspare[i]];
-    culvert__scope scope = culvert__scope_enter(gpu->device);
+    culvert__visit visit = culvert__driver_enter(gpu, "cuStreamCreateWithPriority");
     int r = gpu->drv->cuStreamCreateWithPriority(&native, CULVERT__CU_STREAM_NON_BLOCKING,
                                                  native_priority(gpu, level));
-    culvert__scope_leave(scope);
+    culvert__driver_leave(gpu, visit);
     if (r != CULVERT__CUDA_SUCCESS)
         culvert__gpu_result(gpu, r, false, "cuStreamCreateWithPriority", op, where, err);
     return r == CULVERT__CUDA_SUCCESS ? native : NULL;
@@ -78,9 +78,9 @@ static void give_native(culvert_gpu *gpu, culvert_stream *s)
     if (flow->nspare[i] < sizeof flow->spare[i] / sizeof flow->spare[i][0]) {
         flow->spare[i][flow->nspare[i]++] = s->native;
     } else {
-        culvert__scope scope = culvert__scope_enter(gpu->device);
+        culvert__visit visit = culvert__driver_enter(gpu, "cuStreamDestroy");
         (void)gpu->drv->cuStreamDestroy(s->native);
-        culvert__scope_leave(scope);
+        culvert__driver_leave(gpu, visit);
     }
     s->native = NULL;
 }
