@@ -177,12 +177,12 @@ START_TEST(events_waits_and_host_functions_do_not_block_at_20000)
     struct CUstream_st *s = sim_stream(), *other = sim_stream();
     struct CUevent_st *e = sim_event(), *blocker = sim_event();
     _Atomic int calls = 0;
-    uint32_t *to = sim_pinned(4);
+    uint32_t *to = sim_pinned(8);
     culvert_sim_hold(s);
     culvert_sim_hold(other);
     ck_ok(sim_store(other, to, 1));
     ck_ok(cuEventRecord(blocker, other));
-    ck_ok(sim_store(s, to, 1));
+    ck_ok(sim_store(s, to + 1, 1));
     for (int i = 0; i < 20000; i++) {
         ck_ok(cuEventRecord(e, s));
         ck_ok(cuStreamWaitEvent(s, blocker, 0));
