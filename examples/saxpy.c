@@ -7,6 +7,7 @@
  */
 #include <culvert/culvert.h>
 #include <ev.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "saxpy.culvert.h" /* culvert_image_saxpy, made from kernels/saxpy.cu */
@@ -42,7 +43,7 @@ int main(void)
     culvert_buffer *dy = dx ? culvert_buffer_new(gpu, sizeof y, &err) : NULL;
     culvert_future *load = dy ? culvert_module_load(gpu, &culvert_image_saxpy) : NULL;
     culvert_kernel *saxpy = NULL;
-    if (load != NULL && culvert_await(load, 60) == CULVERT_OK)
+    if (load != NULL && culvert_await(load, INFINITY) == CULVERT_OK)
         saxpy = culvert_module_kernel(culvert_value(load), "saxpy", &err);
     else if (load != NULL && culvert_get_error(load) != NULL)
         err = *culvert_get_error(load);
