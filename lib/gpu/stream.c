@@ -281,6 +281,8 @@ static void leave(culvert_gpu *gpu, culvert_stream *s, bool leak)
     bool in_use = s->seen != s->enq; /* the ring stays as it is: it names slots that are leaked */
     s->arm = NULL;
     leave_lines(s);
+    if (!leak)
+        culvert__units_give(s, s->units); /* for the other loops: they are not to wait for ever */
     if (!leak && !in_use && s->native != NULL)
         (void)gpu->drv->cuStreamDestroy(s->native);
     s->native = NULL;
