@@ -46,11 +46,12 @@ bool culvert__seq_hold_module(culvert_seq *seq, culvert_module *module)
 
 /* ---- operations ---- */
 
-/* True where there is nothing to do: the sequence has failed. Aborts on NULL. */
+/* True where there is nothing to do: the sequence has failed, or this is a child after fork(), where another
+   thread of the parent may have held a heap's lock. Aborts on NULL. */
 static bool passed_by(culvert_seq *seq, const char *op)
 {
     CULVERT__REQUIRE(seq, op, "seq");
-    return seq->failed;
+    return seq->failed || culvert__forked();
 }
 
 static culvert__op *op_new(culvert_seq *seq, culvert__op_kind kind, unsigned weight,
@@ -231,8 +232,8 @@ void culvert_seq_launch_at(const char *where, culvert_seq *seq, culvert_kernel *
 void culvert_seq_keep_at(const char *where, culvert_seq *seq, void *obj, culvert_free_fn *obj_free)
 {
     (void)where;
-    CULVERT__REQUIRE(seq, "culvert_seq_keep", "seq");
-    culvert__keep *keep = seq->failed ? NULL : culvert__seq_arena(seq, sizeof *keep);
+    bool passed = passed_by(seq, "culvert_seq_keep");
+    culvert__keep *keep = passed ? NULL : culvert__seq_arena(seq, sizeof *keep);
     if (keep == NULL) {
         culvert__release_arg(seq->gpu != NULL ? culvert__gpu_core(seq->gpu) : NULL, obj_free, obj);
         return;
@@ -247,8 +248,12 @@ void culvert_seq_call_weighted_at(const char *where, culvert_seq *seq,
                                   culvert_free_fn *arg_free, unsigned weight)
 {
     const char *name = "culvert_seq_call";
-    CULVERT__REQUIRE(seq, name, "seq");
+    bool passed = passed_by(seq, name);
     CULVERT__REQUIRE(enqueue, name, "enqueue");
+    if (passed) { /* the argument is released */
+        culvert_seq_keep_at(where, seq, arg, arg_free);
+        return;
+    }
     if (weight == 0 || weight > CULVERT__STREAM_CAP)
         culvert__seq_fail(seq, CULVERT_EINVAL, name, where, "weight is %u; it must be 1 to %d",
                           weight, CULVERT__STREAM_CAP);
@@ -301,9 +306,9 @@ void culvert_seq_use_at(const char *where, culvert_seq *seq, culvert_buffer *buf
 void culvert_seq_wait_at(const char *where, culvert_seq *seq, culvert_future *future)
 {
     const char *name = "culvert_seq_wait";
-    CULVERT__REQUIRE(seq, name, "seq");
+    bool passed = passed_by(seq, name);
     CULVERT__REQUIRE(future, name, "future");
-    if (seq->failed)
+    if (passed)
         culvert_unref(future);
     else
         culvert__seq_wait_add(seq, future, where);
