@@ -343,6 +343,7 @@ culvert__step culvert__download_step(culvert__segment *, culvert__op *);
 void culvert__op_drop_slots(culvert_seq *, culvert__op *); /* of an operation that is given up */
 /* An entry is complete: copies out what was downloaded, gives slots back. */
 void culvert__staging_complete(culvert_stream *, culvert__entry *);
+bool culvert__staging_at_rest(const culvert_gpu *); /* for tests: nobody has a slot */
 bool culvert__staging_grow(culvert_gpu *); /* one step, where somebody waits; true: look again */
 /* staging_copy.c: the workers */
 typedef struct culvert__copiers culvert__copiers;

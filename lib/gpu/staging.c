@@ -404,6 +404,17 @@ void culvert__staging_complete(culvert_stream *s, culvert__entry *entry)
     }
 }
 
+bool culvert__staging_at_rest(const culvert_gpu *gpu)
+{
+    const culvert__staging *st = gpu->flow->staging;
+    unsigned n = 0;
+    for (const culvert__slot *slot = st->free_small; slot != NULL; slot = slot->next)
+        n++;
+    for (const culvert__slot *slot = st->free_big; slot != NULL; slot = slot->next)
+        n++;
+    return n == st->small + st->big;
+}
+
 /* ---- life ---- */
 
 static bool first_slots(culvert_gpu *gpu, bool big, int n, culvert_error *err)
