@@ -31,7 +31,6 @@ typedef struct step {
     void *arg;
     culvert_free_fn *arg_free;
     uint8_t mode, state;
-    bool arg_due;   /* arg is to be released, in culvert__reap */
     bool observing; /* a cancelled finally: base is pinned until fn has run */
 } step;
 
@@ -49,11 +48,10 @@ static void step_cancel(culvert_future *f)
         culvert__pin(f);
         culvert__wait_observe(&s->w);
     } else if (s->state == WAITING || s->state == ADOPTING) {
-        s->arg_due = s->state == WAITING && s->arg_free != NULL;
+        if (s->state == WAITING && s->arg_free != NULL)
+            culvert__release_later(f);
         s->state = DONE;
         culvert__wait_cancel(&s->w);
-        if (s->arg_due)
-            culvert__doom(f);
     }
     culvert__settle_canceled(f);
 }
@@ -62,9 +60,6 @@ static void step_release(culvert_future *f)
 {
     step *s = step_of(f);
 
-    if (!s->arg_due)
-        return;
-    s->arg_due = false;
     s->arg_free(s->arg);
 }
 

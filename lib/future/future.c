@@ -63,7 +63,7 @@ int culvert__core_init(culvert__core *core)
 
 void culvert__core_fini(culvert__core *core)
 {
-    (void)core; /* the statics are part of it */
+    culvert__blocks_free(core); /* the statics are part of it */
 }
 
 static void live_add(culvert__core *core)
@@ -86,16 +86,17 @@ void culvert__leave(culvert__core *core)
 
 culvert_future *culvert__future_alloc(culvert__core *core, const culvert__kind *kind, size_t size)
 {
-    culvert_future *f = malloc(size);
+    const unsigned block =
+        kind->dealloc == NULL ? culvert__block_class(size) : CULVERT__BLOCK_CLASSES;
+    culvert_future *f = culvert__block_alloc(core, block, size);
 
     if (f == NULL)
         return NULL;
-    memset(f, 0, size);
-    f->core = core;
-    f->kind = kind;
+    *f = (culvert_future){
+        .core = core, .kind = kind, .refs = 1, .interest = 1, .status = CULVERT_PENDING};
+    f->block = block & 3u;
     culvert__list_init(&f->waiters);
-    f->refs = f->interest = 1;
-    f->status = CULVERT_PENDING;
+    memset((char *)f + sizeof *f, 0, size - sizeof *f);
     live_add(core);
     return f;
 }
@@ -116,7 +117,7 @@ culvert_future *culvert__future_static(culvert__core *core, int code)
     return culvert__ref(&core->statics[0]);
 }
 
-void culvert__doom(culvert_future *f)
+static void doom(culvert_future *f)
 {
     culvert__core *core = f->core;
 
@@ -129,6 +130,12 @@ void culvert__doom(culvert_future *f)
     else
         core->doomed_last->doom_next = f;
     core->doomed_last = f;
+}
+
+void culvert__release_later(culvert_future *f)
+{
+    f->release_due = 1;
+    doom(f);
 }
 
 static void free_future(culvert_future *f)
@@ -144,9 +151,9 @@ static void free_future(culvert_future *f)
         f->kind->destroy(f);
     if (f->outcome != NULL)
         culvert__unpin(f->outcome);
-    if (f->error_owned)
+    if (f->error_owned) {
         free((void *)(uintptr_t)f->error);
-    if (f->value_free != NULL) {
+    } else if (f->value_free != NULL) {
         culvert_free_fn *value_free = f->value_free;
 
         f->value_free = NULL;
@@ -156,7 +163,7 @@ static void free_future(culvert_future *f)
     if (f->kind->dealloc != NULL)
         f->kind->dealloc(f);
     else
-        free(f);
+        culvert__block_free(core, f->block, f);
 }
 
 static void reap_one(culvert_future *f)
@@ -168,7 +175,8 @@ static void reap_one(culvert_future *f)
         else
             culvert__settle_canceled(f);
     }
-    if (f->kind->release != NULL) {
+    if (f->release_due) {
+        f->release_due = 0;
         culvert__pin(f);
         f->kind->release(f);
         f->pins--;
@@ -244,7 +252,7 @@ static void interest_lost(culvert_future *f)
     if (culvert__settled(f) && !f->immortal && is_unhandled(f))
         report(f);
     if (!culvert__settled(f) || f->pins == 0)
-        culvert__doom(f);
+        doom(f);
 }
 
 static void drop_interest(culvert_future *f)
@@ -256,7 +264,7 @@ static void drop_interest(culvert_future *f)
 void culvert__unpin(culvert_future *f)
 {
     if (--f->pins == 0 && f->interest == 0 && culvert__settled(f))
-        culvert__doom(f);
+        doom(f);
 }
 
 culvert_future *culvert__ref(culvert_future *f)
@@ -296,7 +304,7 @@ static void settle(culvert_future *f, int status)
 
         culvert__list_splice(&core->ready, &f->waiters);
         if (was_empty)
-            core->kick(core);
+            culvert__ready_filled(core);
     }
     if (f->detached) {
         f->detached = 0;
@@ -391,10 +399,10 @@ void culvert__settle_from(culvert_future *f, culvert_future *settled)
         return;
 
     culvert_future *owner = settled->outcome != NULL ? settled->outcome : settled;
-    /* What has no owner is copied, so that chains do not keep each other's memory. */
-    if (owner->value_free == NULL && owner->value == NULL && !owner->error_owned) {
+    /* What nobody owns is copied, so that chains do not keep each other's memory. */
+    if (owner->status != CULVERT_OK && !owner->error_owned) {
         f->error = owner->error;
-    } else {
+    } else if (owner->status != CULVERT_OK || owner->value != NULL || owner->value_free != NULL) {
         culvert__pin(owner);
         f->outcome = owner;
     }

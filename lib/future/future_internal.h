@@ -103,8 +103,8 @@ typedef struct culvert__kind {
     /* culvert_loop_free: settle it now with `err` (ESHUTDOWN, or EFORKED in a child). Only futures
        made with culvert__future_make_root need it. */
     void (*shutdown)(culvert_future *, const culvert_error *err);
-    /* Releases what was put off to the outermost call (see culvert__doom): here functions of the user may
-       run. May be NULL. */
+    /* Releases what was put off to the outermost call (culvert__release_later): here functions of the user
+       may run. May be NULL. */
     void (*release)(culvert_future *);
     /* The memory goes: release the kind's own members (not the outcome). May be NULL. */
     void (*destroy)(culvert_future *);
@@ -140,11 +140,15 @@ struct culvert_future {
     unsigned counted : 1;       /* an immortal one that somebody holds: counted in core->live */
     unsigned doomed : 1;
     unsigned error_owned : 1;
+    unsigned release_due : 1;   /* culvert__reap is to call kind->release */
+    unsigned block : 2;         /* its memory's class; see memory.c */
     culvert_future *outcome;    /* NULL: its own below; else pinned: the future it was passed through
                                    from (always a final owner: chains of these are collapsed) */
-    void *value;
+    union {
+        void *value;                /* resolved */
+        const culvert_error *error; /* rejected: heap (error_owned) or static */
+    };
     culvert_free_fn *value_free;
-    const culvert_error *error; /* rejected: heap (error_owned) or static */
 };
 
 /* Allocates `size` bytes (>= sizeof(culvert_future)), zeroed, as a pending future of a kind, with one
@@ -176,8 +180,8 @@ void culvert__cancel(culvert_future *);
 /* Calls arg_free(arg) unless arg_free is NULL, as a callback; core NULL: in a child after fork. */
 void culvert__release_arg(culvert__core *, culvert_free_fn *arg_free, void *arg);
 
-/* Asks for kind->release in culvert__reap (and for culvert__reap to look at the future again). */
-void culvert__doom(culvert_future *);
+/* Asks for kind->release in culvert__reap. */
+void culvert__release_later(culvert_future *);
 
 /* Settle a pending future; on a settled one each only releases what it was given. Waiters move to the
    ready queue, in order; nothing runs inside. */
@@ -222,7 +226,9 @@ culvert_future *const *culvert__all_children(const culvert_future *, size_t *n);
 
 /* ---- the core: one a binding ---- */
 
-enum { CULVERT__STATICS = 5 };
+enum { CULVERT__STATICS = 5, CULVERT__BLOCK_CLASSES = 2 };
+
+typedef struct culvert__block culvert__block;
 
 struct culvert__core {
     culvert__link ready;        /* culvert__task.link */
@@ -231,15 +237,19 @@ struct culvert__core {
     /* Releases put off to the outermost call, so that dropping a long chain needs no stack: a queue. */
     culvert_future *doomed, *doomed_last;
     uint64_t live;              /* futures whose memory is there */
+    culvert__block *blocks[CULVERT__BLOCK_CLASSES]; /* freed ones that are kept; see memory.c */
+    unsigned kept[CULVERT__BLOCK_CLASSES];
     unsigned depth;             /* > 0: inside a callback (culvert__enter) */
     bool reaping;
     bool closing;               /* culvert_loop_free began: new work is ESHUTDOWN */
+    bool awake;                 /* the loop looks at the ready queue before it sleeps or ends: no kick */
+    bool draining;              /* culvert_drain began: see culvert__refuses_work */
     bool closed;                /* it is over */
     bool held;                  /* closed, and `live` holds a reference to the core's memory */
     bool close_wanted;          /* culvert_loop_free was called inside a callback */
     bool child_done;            /* in a child: the inherited futures are (being) settled */
-    void (*kick)(culvert__core *);  /* the ready queue became non-empty (or something was attached):
-                                       make the loop turn */
+    void (*kick)(culvert__core *);  /* the ready queue became non-empty, and not `awake`: make the loop
+                                       turn */
     void (*hold)(culvert__core *);  /* takes and drops a reference to the core's memory. Thread: any */
     void (*unhold)(culvert__core *);
     void (*close)(culvert__core *); /* what culvert_loop_free put off, from the outermost culvert__leave */
@@ -247,6 +257,11 @@ struct culvert__core {
     _Atomic uintptr_t owner;    /* the loop's thread, or the one that made the binding; see thread.c */
     culvert_future statics[CULVERT__STATICS];
 };
+
+unsigned culvert__block_class(size_t size);
+void *culvert__block_alloc(culvert__core *, unsigned block_class, size_t size);
+void culvert__block_free(culvert__core *, unsigned block_class, void *memory);
+void culvert__blocks_free(culvert__core *);
 
 int culvert__core_init(culvert__core *); /* CULVERT_OK or CULVERT_ENOMEM; hooks are set by the caller */
 void culvert__core_fini(culvert__core *); /* when the last memory reference goes */
@@ -269,6 +284,13 @@ static inline void culvert__enter(culvert__core *core)
 }
 void culvert__leave(culvert__core *);
 
+/* Whether new work gets ESHUTDOWN. While draining, what a callback begins is not new: it continues what is in
+   flight. */
+static inline bool culvert__refuses_work(const culvert__core *core)
+{
+    return core->closing || (core->draining && core->depth == 0);
+}
+
 /*
  * Cancels and frees what has lost its last interest or pin: here functions of the user run (arg_free,
  * value_free). Every public call that may drop something ends with it; inside another one's it does
@@ -282,6 +304,12 @@ static inline void culvert__reap(culvert__core *core)
         culvert__reap_now(core);
 }
 
+/* The ready queue has become non-empty. */
+static inline void culvert__ready_filled(culvert__core *core)
+{
+    if (!core->awake)
+        core->kick(core);
+}
 void culvert__ready_push(culvert__core *, culvert__task *);
 /* As ready_push, but the task does not run in the turn (culvert__turn_begin) that is going on. */
 void culvert__ready_push_later(culvert__core *, culvert__task *);

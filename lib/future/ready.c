@@ -30,7 +30,7 @@ void culvert__ready_push(culvert__core *core, culvert__task *task)
 
     culvert__list_push(&core->ready, &task->link);
     if (was_empty)
-        core->kick(core);
+        culvert__ready_filled(core);
 }
 
 void culvert__ready_push_later(culvert__core *core, culvert__task *task)

@@ -14,9 +14,9 @@
  * How other threads reach the loop. It outlives the binding: whoever posts holds a reference, of its own
  * or the binding's memory's.
  *
- * A post is: pin, look whether it is closed, push, send if the stack was empty, unpin. Closing is: close,
- * wait until no pin is left, drain. So a post is either refused or drained, and ev_async_send is never
- * called for a watcher that has been stopped.
+ * A post is: look whether it is closed, pin, look again, push, send if the stack was empty, unpin.
+ * Closing is: close, wait until no pin is left, drain. So a post is either refused or drained, and
+ * ev_async_send is never called for a watcher that has been stopped.
  */
 struct culvert__hub {
     _Atomic(culvert__post *) head; /* the newest first */
@@ -45,11 +45,14 @@ struct culvert_loop {
     ev_timer timer;
     culvert__hub *hub;
 
-    size_t keep;    /* culvert__loop_keep */
-    bool alive;     /* an ev_ref is taken */
-    bool posted;    /* a post was made on the loop's thread and not drained */
-    bool decided;   /* between prepare and check: what wakes the loop has been decided */
-    uint64_t armed; /* `timer` is set for then; 0: it is not */
+    size_t keep;         /* culvert__loop_keep, ..._keep_idle */
+    size_t idle_keeps;   /* of these: culvert__loop_keep_idle */
+    size_t work;         /* culvert__loop_work_begin */
+    culvert__link quiet; /* culvert__quiet.link */
+    bool alive;          /* an ev_ref is taken */
+    bool posted;         /* a post was made on the loop's thread and not drained */
+    bool decided;        /* between prepare and check: what wakes the loop has been decided */
+    uint64_t armed;      /* `timer` is set for then; 0: it is not */
 
     culvert__timer **heap; /* [1 .. timers], the nearest first */
     size_t timers, room;

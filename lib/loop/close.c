@@ -98,7 +98,7 @@ static void finish(culvert_loop *loop)
     culvert__core *core = &loop->core;
 
     culvert__timers_free(loop);
-    loop->keep = 0;
+    loop->keep = loop->idle_keeps = 0;
     loop->posted = false;
     culvert__loop_balance(loop);
     culvert__dispatch_stop(loop);

@@ -186,8 +186,9 @@ static void prepare(culvert_loop *loop)
 
     if (!culvert__loop_up(loop))
         return;
-    loop->decided = true;
     culvert__loop_balance(loop);
+    loop->decided = true;
+    loop->core.awake = false;
     if (seconds <= 0.0) {
         idle_on(loop);
     } else {
@@ -219,6 +220,7 @@ static void check(culvert_loop *loop)
     culvert__core *core = &loop->core;
 
     loop->decided = false;
+    core->awake = loop->alive;
     culvert__turn_begin(core);
     culvert__loop_gather(loop);
     if (!culvert__loop_up(loop))

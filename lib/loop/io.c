@@ -14,6 +14,7 @@
 typedef struct ready_fd {
     culvert_future base;
     ev_io io;
+    bool input; /* nobody knows when it comes: not in flight for culvert_drain */
     const char *op, *where;
 } ready_fd;
 
@@ -27,7 +28,10 @@ static void stop(ready_fd *r)
     culvert_loop *loop = culvert__loop_of(r->base.core);
 
     ev_io_stop(loop->ev, &r->io);
-    culvert__loop_unkeep(loop);
+    if (r->input)
+        culvert__loop_unkeep_idle(loop);
+    else
+        culvert__loop_unkeep(loop);
 }
 
 static void io_cancel(culvert_future *f)
@@ -84,7 +88,11 @@ static culvert_future *wait_for(const char *op, const char *where, culvert_loop 
     r->where = where;
     ev_io_init(&r->io, on_io, fd, events);
     ev_io_start(loop->ev, &r->io);
-    culvert__loop_keep(loop);
+    r->input = events == EV_READ;
+    if (r->input)
+        culvert__loop_keep_idle(loop);
+    else
+        culvert__loop_keep(loop);
     culvert__future_make_root(f);
     return f;
 }

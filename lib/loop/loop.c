@@ -26,6 +26,7 @@ void culvert__loop_balance(culvert_loop *loop)
     if (alive == loop->alive || !culvert__loop_up(loop))
         return;
     loop->alive = alive;
+    loop->core.awake = alive && !loop->decided;
     if (alive)
         ev_ref(loop->ev);
     else
@@ -38,18 +39,65 @@ void culvert__loop_keep(culvert_loop *loop)
         culvert__loop_balance(loop);
 }
 
+static void one_less(culvert_loop *loop)
+{
+    if (culvert__list_empty(&loop->quiet) || culvert__loop_in_flight(loop) > 0)
+        return;
+    for (culvert__link *l = loop->quiet.next; l != &loop->quiet; l = l->next) {
+        culvert__quiet *q = CULVERT__CONTAINER(l, culvert__quiet, link);
+
+        q->fn(q);
+    }
+}
+
 void culvert__loop_unkeep(culvert_loop *loop)
 {
     if (--loop->keep == 0)
         culvert__loop_balance(loop);
+    one_less(loop);
+}
+
+void culvert__loop_keep_idle(culvert_loop *loop)
+{
+    loop->idle_keeps++;
+    culvert__loop_keep(loop);
+}
+
+void culvert__loop_unkeep_idle(culvert_loop *loop)
+{
+    loop->idle_keeps--;
+    if (--loop->keep == 0)
+        culvert__loop_balance(loop);
+}
+
+/* ---- what is in flight ---- */
+
+void culvert__loop_work_begin(culvert_loop *loop)
+{
+    loop->work++;
+}
+
+void culvert__loop_work_end(culvert_loop *loop)
+{
+    loop->work--;
+    one_less(loop);
+}
+
+size_t culvert__loop_in_flight(const culvert_loop *loop)
+{
+    return loop->keep - loop->idle_keeps + loop->work;
+}
+
+void culvert__loop_quiet_add(culvert_loop *loop, culvert__quiet *q)
+{
+    culvert__list_push(&loop->quiet, &q->link);
 }
 
 static void kick(culvert__core *core)
 {
     culvert_loop *loop = culvert__loop_of(core);
 
-    if (!loop->alive)
-        culvert__loop_balance(loop);
+    culvert__loop_balance(loop);
     culvert__loop_resume(loop);
 }
 
@@ -184,6 +232,7 @@ static culvert_loop *loop_make(struct ev_loop *ev, const culvert_loop_options *o
     atomic_init(&loop->refs, 1);
     loop->options = *options;
     culvert__list_init(&loop->sources);
+    culvert__list_init(&loop->quiet);
     loop->cursor = &loop->sources;
     loop->hub = culvert__hub_new(ev);
     loop->driver = options->driver != NULL ? strdup(options->driver) : NULL;

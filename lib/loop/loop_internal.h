@@ -15,6 +15,22 @@
 /* ---- keepalive: ev_run does not return while the count is above 0 ---- */
 void culvert__loop_keep(culvert_loop *);
 void culvert__loop_unkeep(culvert_loop *);
+/* The same, for what may go on for ever (a time, input that may come): it is not in flight. */
+void culvert__loop_keep_idle(culvert_loop *);
+void culvert__loop_unkeep_idle(culvert_loop *);
+
+/* ---- what is in flight, for culvert_drain: all that keeps the loop alive and is not idle, and work that
+   something else brings forward (items of batchers ...), which does not keep it alive ---- */
+void culvert__loop_work_begin(culvert_loop *);
+void culvert__loop_work_end(culvert_loop *);
+size_t culvert__loop_in_flight(const culvert_loop *);
+/* Told whenever the last of what is in flight is over, inside whatever call that happens in: it settles
+   nothing, and leaves the list as it is. */
+typedef struct culvert__quiet {
+    culvert__link link;
+    void (*fn)(struct culvert__quiet *);
+} culvert__quiet;
+void culvert__loop_quiet_add(culvert_loop *, culvert__quiet *);
 
 /* Something changed that the decision to sleep was based on (a submit, a waiter): look again before
    sleeping. Cheap: only does something between prepare and check. */

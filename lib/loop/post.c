@@ -63,6 +63,9 @@ static int push(culvert__hub *hub, culvert__post *post, const atomic_bool *gate)
 {
     int result = CULVERT_ESHUTDOWN;
 
+    /* Asked before the pin as well: threads that go on posting must not keep the hub from closing. */
+    if (atomic_load(gate))
+        return result;
     atomic_fetch_add(&hub->pins, 1);
     if (!atomic_load(gate)) {
         culvert__post *head = atomic_load_explicit(&hub->head, memory_order_relaxed);

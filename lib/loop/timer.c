@@ -99,7 +99,7 @@ int culvert__timer_start(culvert_loop *loop, culvert__timer *t, double seconds, 
     t->order = loop->order++;
     t->keeps = keeps;
     if (keeps)
-        culvert__loop_keep(loop);
+        culvert__loop_keep_idle(loop);
     sift_up(loop, ++loop->timers, t);
     if (t->place == 1)
         culvert__loop_resume(loop); /* it is the nearest one now */
@@ -112,7 +112,7 @@ void culvert__timer_stop(culvert_loop *loop, culvert__timer *t)
         return;
     take_out(loop, t);
     if (t->keeps)
-        culvert__loop_unkeep(loop);
+        culvert__loop_unkeep_idle(loop);
 }
 
 void culvert__timers_fire(culvert_loop *loop, uint64_t now, uint64_t order)

@@ -29,7 +29,6 @@ typedef struct job {
     culvert__link link; /* in the queue */
     culvert__post post;
     job_state state;
-    bool arg_due; /* in culvert__reap */
     void *(*fn)(void *arg, culvert_error *err);
     void *arg;
     culvert_free_fn *arg_free;
@@ -121,8 +120,7 @@ static void job_over(culvert__post *post)
         if (j->value != NULL)
             culvert__release_arg(core, j->value_free, j->value);
     }
-    j->arg_due = true;
-    culvert__doom(&j->base);
+    culvert__release_later(&j->base);
 }
 
 /* A job that has not started leaves the queue and never will. */
@@ -139,8 +137,7 @@ static bool withdraw(job *j)
     pthread_mutex_unlock(&pool->lock);
     if (queued) {
         culvert__loop_unkeep(culvert__loop_of(j->base.core));
-        j->arg_due = true;
-        culvert__doom(&j->base);
+        culvert__release_later(&j->base);
     }
     return queued;
 }
@@ -157,8 +154,7 @@ static void job_shutdown(culvert_future *f, const culvert_error *err)
 
     if (culvert__forked()) { /* the threads and their lock are the parent's */
         j->state = OVER;
-        j->arg_due = true;
-        culvert__doom(f);
+        culvert__release_later(f);
     } else {
         (void)withdraw(j);
     }
@@ -169,9 +165,6 @@ static void job_release(culvert_future *f)
 {
     job *j = job_of(f);
 
-    if (!j->arg_due)
-        return;
-    j->arg_due = false;
     if (j->arg_free != NULL)
         j->arg_free(j->arg);
 }
@@ -247,7 +240,7 @@ static culvert_future *refused(culvert_loop *loop)
     if (culvert__forked())
         return culvert__future_static(NULL, CULVERT_EFORKED);
     culvert__check_thread(&loop->core, "culvert_work");
-    if (loop->core.closing)
+    if (culvert__refuses_work(&loop->core))
         return culvert__future_static(&loop->core, CULVERT_ESHUTDOWN);
     if (loop->pool == NULL)
         loop->pool = pool_new(loop);
