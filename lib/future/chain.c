@@ -110,8 +110,10 @@ static bool waits_for(culvert_future *f, const step *s)
 
 static void refuse(step *s, culvert_future *r, int code, const char *why)
 {
+    static const char *const ops[] = {"culvert_then", "culvert_catch", "culvert_finally"};
+
     s->state = DONE;
-    culvert__settle_failed(&s->base, code, 0, "culvert_then", NULL, "%s", why);
+    culvert__settle_failed(&s->base, code, 0, ops[s->mode], NULL, "%s", why);
     culvert__unref(r);
 }
 

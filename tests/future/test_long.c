@@ -226,7 +226,7 @@ static culvert_future *next(culvert_future *done, void *arg)
 
 static void *endless_loop(void *arg)
 {
-    endless e = {.left = LENGTH, .form = *(int *)arg};
+    endless e = {.left = *(int *)arg == 0 ? LENGTH : LENGTH / 10, .form = *(int *)arg};
     outcome o = {0};
     culvert_future *f = again(&e, culvert_resolved(fx.loop, NULL, NULL));
 

@@ -337,6 +337,17 @@ static void post_one(void)
         t->must_run = false;
 }
 
+static void turn(bool top)
+{
+    culvert_future *f = top && chance(20) ? some() : NULL;
+
+    if (f != NULL)
+        (void)culvert_await(f, 0.0);
+    else if (top || chance(5))
+        ev_run(fx.ev, EVRUN_NOWAIT);
+    culvert_unref(f);
+}
+
 static void operate(bool top)
 {
     const int kept = inside_call;
@@ -367,8 +378,7 @@ static void operate(bool top)
     case 11: post_one(); break;
     case 12:
         inside_call = 0;
-        if (top || chance(5))
-            ev_run(fx.ev, EVRUN_NOWAIT);
+        turn(top);
         break;
     default:
         if (chance(2)) {

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -444,6 +445,33 @@ START_TEST(case_021_signals_interrupt_nothing)
 }
 END_TEST
 
+/* Stopped for a while, and continued, again and again: a second process does it. */
+START_TEST(case_021_a_process_that_is_stopped_and_continued_loses_nothing)
+{
+    const pid_t self = getpid(), child = fork();
+    outcome o = {0};
+    int status;
+
+    if (child == 0) {
+        for (int i = 0; i < 5; i++) {
+            test_sleep(0.01);
+            kill(self, SIGSTOP);
+            test_sleep(0.01);
+            kill(self, SIGCONT);
+        }
+        _exit(0);
+    }
+    for (int i = 0; i < 100; i++) {
+        ck_assert_int_eq(culvert_on_settled(culvert_sleep(fx.loop, 0.001 * i), fx_keep, &o, NULL),
+                         CULVERT_OK);
+    }
+    fx_run();
+    ck_assert_int_eq(o.calls, 100);
+    ck_assert_int_eq(o.status, CULVERT_OK);
+    waitpid(child, &status, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("timer");
@@ -470,5 +498,6 @@ int main(void)
     tcase_set_timeout(tc, 100);
     tcase_add_loop_test(tc, case_020_stepping_the_wall_clock_changes_no_timer, 0, 2);
     tcase_add_test(tc, case_021_signals_interrupt_nothing);
+    tcase_add_test(tc, case_021_a_process_that_is_stopped_and_continued_loses_nothing);
     return test_main((Suite *[]){suite, NULL});
 }

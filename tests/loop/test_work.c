@@ -202,6 +202,50 @@ START_TEST(threads_are_started_only_when_jobs_find_none_idle)
 }
 END_TEST
 
+/* No thread can be started with a stack of 128 TiB. */
+static void set_stack_size(size_t size)
+{
+    pthread_attr_t attr;
+
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, size);
+    ck_assert_int_eq(pthread_setattr_default_np(&attr), 0);
+    pthread_attr_destroy(&attr);
+}
+
+START_TEST(where_no_thread_can_be_started_work_is_refused_or_waits_for_one_that_is)
+{
+    int freed = 0;
+    pthread_attr_t attr;
+    size_t usual;
+
+    pthread_getattr_default_np(&attr);
+    pthread_attr_getstacksize(&attr, &usual);
+    pthread_attr_destroy(&attr);
+    set_stack_size((size_t)1 << 47);
+    culvert_future *f = culvert_work(fx.loop, give, &freed, fx_count, fx_count);
+    ck_assert_int_eq(culvert_status(f), CULVERT_ESYSTEM);
+    ck_assert_int_ne(culvert_get_error(f)->native, 0);
+    ck_assert_int_eq(freed, 1);
+    culvert_unref(f);
+    fx_run();
+
+    set_stack_size(usual);
+    reset();
+    f = culvert_work(fx.loop, at_gate, NULL, NULL, NULL);
+    until_started(1);
+    set_stack_size((size_t)1 << 47);
+    culvert_future *g = culvert_work(fx.loop, give, &freed, NULL, NULL);
+    ck_assert_int_eq(culvert_status(g), CULVERT_PENDING);
+    atomic_store(&open_gate, 1);
+    fx_run();
+    ck_assert_ptr_eq(culvert_value(g), &freed);
+    culvert_unref(f);
+    culvert_unref(g);
+    set_stack_size(usual);
+}
+END_TEST
+
 /* ---- rule 6 and 7 ---- */
 
 START_TEST(rule_06_a_job_that_has_not_started_never_runs_when_cancelled)
@@ -336,6 +380,7 @@ int main(void)
     tcase_add_test(tc, the_number_of_workers_is_bounded_and_jobs_start_in_order);
     tcase_add_test(tc, one_worker_runs_its_jobs_in_order);
     tcase_add_test(tc, threads_are_started_only_when_jobs_find_none_idle);
+    tcase_add_test(tc, where_no_thread_can_be_started_work_is_refused_or_waits_for_one_that_is);
     tcase_add_test(tc, rule_06_a_job_that_has_not_started_never_runs_when_cancelled);
     tcase_add_test(tc, rule_07_a_job_that_has_started_settles_with_its_real_outcome);
     tcase_add_test(tc, rule_09_a_dropped_job_that_fails_is_not_reported);
