@@ -229,7 +229,7 @@ void culvert__device_unref(culvert__device *device)
         return;
     pthread_mutex_lock(&registry_lock);
     bool keep = culvert__device_is_lost(device) || !culvert__list_empty(&device->graveyard) ||
-                device->abandoned != NULL;
+                device->abandoned != NULL || device->stuck != NULL;
     if (--device->refs == 0 && !keep) {
         for (culvert__device **at = &registry; *at != NULL; at = &(*at)->next) {
             if (*at == device) {

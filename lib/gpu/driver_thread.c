@@ -25,6 +25,7 @@
 enum { PATIENCE_SECONDS = 2 };
 
 struct culvert__driver_thread {
+    culvert__driver_thread *next; /* device->stuck */
     culvert_gpu *gpu; /* not counted: the gpu owns this */
     const culvert__driver *drv;
     struct CUctx_st *ctx;
@@ -177,6 +178,16 @@ static bool wait_for_end(culvert__driver_thread *t)
     return over;
 }
 
+/* The driver may give it back or not: what its jobs hold stays, where it can be found. */
+static void abandon(culvert__driver_thread *t)
+{
+    culvert__device *device = t->gpu->device;
+    pthread_mutex_lock(&device->lock);
+    t->next = device->stuck;
+    device->stuck = t;
+    pthread_mutex_unlock(&device->lock);
+}
+
 void culvert__driver_thread_free(culvert__driver_thread *t)
 {
     if (t == NULL)
@@ -184,7 +195,7 @@ void culvert__driver_thread_free(culvert__driver_thread *t)
     t->gpu->driver_thread = NULL; /* what runs below must not submit */
     if (!wait_for_end(t)) {
         pthread_detach(t->thread);
-        release(t);
+        abandon(t);
         return;
     }
     pthread_join(t->thread, NULL);

@@ -50,6 +50,7 @@ typedef struct culvert__device {
     const struct culvert_gpu *lost_by; /* whose loop saw it first; only compared */
     culvert__link graveyard;    /* culvert_seq.link: what the device may still use, leaked for ever */
     struct culvert__notifier *abandoned; /* likewise: their host functions may still run */
+    struct culvert__driver_thread *stuck; /* likewise: calls that have not come back */
     atomic_uint starving;       /* gpus whose streams wait for units */
     culvert_gpu_description description;
 } culvert__device;
