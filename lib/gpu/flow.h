@@ -161,6 +161,7 @@ struct culvert_stream {
     bool exposed; /* somebody has the native handle */
     bool capped;  /* over the cap: nothing more until units <= half of it */
     bool pumping;
+    bool slot_big;                /* what kind of slot it waits for */
     bool wants_slot, wants_units; /* the last pump ended for want of one */
     culvert__link all;            /* flow->streams */
     culvert__link busy;           /* flow->busy while queue or ring has something */

@@ -8,7 +8,7 @@
  *
  * A slot is granted to the ready head of a stream only, so whoever has one depends on work that is
  * already in the driver and on a worker's memcpy, never on the loop: no deadlock (D1, D2). Streams
- * that find none wait in flow->slotless, first come first served.
+ * that find none wait in flow->slotless, first come first served among those that lack the same size.
  *
  * Invariants:
  *   - slots made at open stay slots: staging always has some, whatever host buffers take.
@@ -26,7 +26,8 @@ enum {
     FIRST_BIG = 4,
     MOST_BIG = 64,    /* of a gpu */
     MOST_SMALL = 512, /* likewise */
-    FILLS = 3         /* of an upload, ahead of the driver */
+    FILLS = 3,        /* of an upload, ahead of the driver */
+    GROW_PAUSE_NS = 100000000
 };
 
 struct culvert__staging {
@@ -34,7 +35,8 @@ struct culvert__staging {
     culvert__slot *free_small, *free_big;
     culvert__slot *all;
     unsigned small, big;
-    bool grown; /* in this turn of the loop */
+    bool grown;          /* at the last poll: a turn has two, and grows once */
+    uint64_t grow_again; /* not before: it did not work */
 };
 
 /* ---- slots ---- */
@@ -82,20 +84,39 @@ static void push_free(culvert__staging *st, culvert__slot *slot)
     *list = slot;
 }
 
-static void wait_for_slot(culvert_stream *s)
+/* ---- the line ---- */
+
+static void wait_for_slot(culvert_stream *s, bool big)
 {
     s->wants_slot = true;
+    s->slot_big = big;
     if (!culvert__linked(&s->slotless))
         culvert__list_push(&s->gpu->flow->slotless, &s->slotless);
+}
+
+/* The first that lacks one of this size; NULL: none does. */
+static culvert_stream *first_in_line(culvert__flow *flow, bool big)
+{
+    for (culvert__link *l = flow->slotless.next; l != &flow->slotless; l = l->next) {
+        culvert_stream *s = CULVERT__CONTAINER(l, culvert_stream, slotless);
+        if (s->slot_big == big)
+            return s;
+    }
+    return NULL;
+}
+
+static void serve_line(culvert__flow *flow, bool big)
+{
+    culvert_stream *s = first_in_line(flow, big);
+    if (s != NULL)
+        culvert__stream_schedule(s);
 }
 
 /* The stream has a slot, or needs none any more: the next one in the line looks. */
 void culvert__slotless_leave(culvert_stream *s)
 {
-    culvert__flow *flow = s->gpu->flow;
     culvert__list_unlink(&s->slotless);
-    if (!culvert__list_empty(&flow->slotless))
-        culvert__stream_schedule(CULVERT__CONTAINER(flow->slotless.next, culvert_stream, slotless));
+    serve_line(s->gpu->flow, s->slot_big);
 }
 
 /* NULL: none now; the stream is pumped when one may be there. */
@@ -103,17 +124,19 @@ static culvert__slot *slot_take(culvert_seq *seq, bool big)
 {
     culvert_stream *s = seq->stream;
     culvert__flow *flow = s->gpu->flow;
-    culvert__slot **list = free_list(flow->staging, big);
-    bool first = culvert__list_empty(&flow->slotless) || flow->slotless.next == &s->slotless;
-    culvert__slot *slot = NULL;
-    if (first && *list != NULL) {
+    culvert__slot **list = free_list(flow->staging, big), *slot = NULL;
+    if (culvert__linked(&s->slotless) && s->slot_big != big)
+        culvert__slotless_leave(s); /* that was for something else */
+    culvert_stream *first = first_in_line(flow, big);
+    if (first == NULL || first == s) {
         slot = *list;
-        *list = slot->next;
-    } else if (first) {
-        slot = slot_new(s->gpu, big, NULL);
+        if (slot != NULL)
+            *list = slot->next;
+        else
+            slot = slot_new(s->gpu, big, NULL);
     }
     if (slot == NULL) {
-        wait_for_slot(s);
+        wait_for_slot(s, big);
         return NULL;
     }
     if (culvert__linked(&s->slotless))
@@ -130,22 +153,37 @@ static void slot_give(culvert_gpu *gpu, culvert__slot *slot)
     slot->seq = NULL;
     slot->in_driver = false;
     push_free(flow->staging, slot);
-    if (!culvert__list_empty(&flow->slotless))
-        culvert__stream_schedule(CULVERT__CONTAINER(flow->slotless.next, culvert_stream, slotless));
+    serve_line(flow, slot->big);
+}
+
+/* Does somebody in the line lack a slot that more pinned memory would make? */
+static bool growth_helps(culvert__flow *flow)
+{
+    const culvert__staging *st = flow->staging;
+    return (st->big < MOST_BIG && first_in_line(flow, true) != NULL) ||
+           (st->small < MOST_SMALL && first_in_line(flow, false) != NULL);
 }
 
 bool culvert__staging_grow(culvert_gpu *gpu)
 {
     culvert__flow *flow = gpu->flow;
+    culvert__staging *st = flow->staging;
     culvert_error err = CULVERT_ERROR_INIT;
     if (culvert__list_empty(&flow->slotless) || culvert__device_is_lost(gpu->device) ||
-        flow->staging->big >= MOST_BIG ||
-        flow->staging->small >= MOST_SMALL)
+        !growth_helps(flow))
         return false;
-    culvert__call_next(gpu->flow, "cuMemHostAlloc");
-    if (culvert__memory_grow_pinned(gpu->memory, &err) != CULVERT_OK)
+    if (st->grow_again != 0 && culvert__now() < st->grow_again)
+        return false;
+    st->grown = !st->grown;
+    if (!st->grown)
+        return true;
+    culvert__call_next(flow, "cuMemHostAlloc");
+    if (culvert__memory_grow_pinned(gpu->memory, &err) != CULVERT_OK) {
+        st->grow_again = culvert__now() + GROW_PAUSE_NS;
         return false; /* one will come back */
-    culvert__stream_schedule(CULVERT__CONTAINER(flow->slotless.next, culvert_stream, slotless));
+    }
+    serve_line(flow, true);
+    serve_line(flow, false);
     return true;
 }
 
