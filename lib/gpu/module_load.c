@@ -337,6 +337,8 @@ culvert_future *culvert_module_load_at(const char *where, culvert_gpu *gpu,
         return culvert__future_static(NULL, CULVERT_EFORKED);
     if (culvert__gpu_refuses(gpu, op, where, &err) || !image_ok(gpu, image, where, &err))
         return culvert__future_rejected(culvert__gpu_core(gpu), &err);
+    if (culvert__refuses_work(culvert__gpu_core(gpu)))
+        return culvert__future_static(culvert__gpu_core(gpu), CULVERT_ESHUTDOWN);
     if (gpu->driver_thread == NULL)
         gpu->driver_thread = culvert__driver_thread_new(gpu, &err);
     if (gpu->driver_thread == NULL) {

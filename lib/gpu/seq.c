@@ -178,6 +178,10 @@ static bool may_submit(culvert_seq *seq, const char *where)
     }
     if (seq->failed)
         return false;
+    if (culvert__refuses_work(culvert__gpu_core(seq->gpu))) {
+        culvert__seq_fail(seq, CULVERT_ESHUTDOWN, op, where, "the binding drains (culvert_drain)");
+        return false;
+    }
     if (s->max_queued != 0 && s->queued >= s->max_queued) {
         culvert__seq_fail(seq, CULVERT_EAGAIN, op, where,
                           "%zu sequences wait in the stream, and max_queued is %zu", s->queued,
