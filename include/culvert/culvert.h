@@ -10,6 +10,7 @@
 #include "culvert/future.h"
 #include "culvert/gpu.h"
 #include "culvert/loop.h"
+#include "culvert/serve.h"
 #include "culvert/version.h"
 
 #endif
