@@ -146,6 +146,16 @@ static void drop_context(culvert__device *device)
         (void)device->drv->cuDevicePrimaryCtxRelease(device->handle);
 }
 
+/* The driver reads the same variable at its start; 8 queues, unless it says 1 to 32. */
+static unsigned most_waiting(void)
+{
+    const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    unsigned long queues = text != NULL ? strtoul(text, NULL, 10) : 0;
+    if (queues < 1 || queues > 32)
+        queues = 8;
+    return queues > 2 ? (unsigned)queues - 2 : 0;
+}
+
 static culvert__device *make(const culvert__driver *drv, int ordinal, struct CUctx_st *ctx,
                              culvert_error *err)
 {
@@ -183,6 +193,7 @@ static culvert__device *make(const culvert__driver *drv, int ordinal, struct CUc
         goto fail;
     }
     describe(device);
+    device->most_waiting = most_waiting();
     return device;
 fail:
     pthread_mutex_destroy(&device->lock);

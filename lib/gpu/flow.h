@@ -127,14 +127,15 @@ struct culvert_seq {
     bool failed;    /* error is set */
     bool owes_host; /* it has a staged download: others hold for it, the device cannot wait */
     bool timed;
-    bool canceled;       /* the failure is a cancellation */
-    bool buried;         /* the device may still use what it holds: leaked when it is over */
-    bool started;        /* waits are done, timing has begun */
-    bool in_driver;      /* some of it is, or was */
-    unsigned entries;    /* of it in the driver */
-    unsigned jobs;       /* memory copies of it with the staging workers */
-    uint64_t last_entry; /* number of its newest entry in the stream */
-    uint64_t number;     /* submit order in the gpu, for messages */
+    bool canceled;         /* the failure is a cancellation */
+    bool buried;           /* the device may still use what it holds: leaked when it is over */
+    bool started;          /* waits are done, timing has begun */
+    bool in_driver;        /* some of it is, or was */
+    unsigned device_waits; /* of its waits, those that the device makes and that are not over */
+    unsigned entries;      /* of it in the driver */
+    unsigned jobs;         /* memory copies of it with the staging workers */
+    uint64_t last_entry;   /* number of its newest entry in the stream */
+    uint64_t number;       /* submit order in the gpu, for messages */
     culvert__op *ops, **ops_end, *cursor;
     size_t nops;
     culvert__wait_on *waits, **waits_end;
@@ -171,6 +172,7 @@ struct culvert_stream {
     size_t queued;                /* QUEUED sequences */
     size_t in_flight;             /* PART and WHOLE sequences */
     unsigned units;
+    unsigned waiting;                /* sequences with device_waits: it occupies a hardware queue */
     uint64_t seen, enq;              /* entries seen <= n < enq are in the ring */
     culvert__slot *owed, **owed_end; /* staged downloads that have not reached their dst */
     culvert__task pump;              /* scheduled: a pump from the ready queue */

@@ -31,7 +31,9 @@
 enum {
     CULVERT__STREAM_CAP = 256, /* driver operations in flight: of a stream */
     CULVERT__DEVICE_CAP = 768, /* ... of a device, over the whole process */
-    CULVERT__STREAM_RING = 256  /* entries a stream; each weighs at least 1, so the cap bounds them */
+    CULVERT__ARM_CAP = 48,     /* host functions pending on as many streams, of a device likewise */
+    CULVERT__STREAM_RING =
+        256 /* entries a stream; each weighs at least 1, so the cap bounds them */
 };
 
 typedef struct culvert__device {
@@ -40,26 +42,29 @@ typedef struct culvert__device {
     int ordinal;
     int handle; /* CUdevice */
     struct CUctx_st *ctx;
-    bool primary;               /* ctx was retained by us */
-    unsigned refs;              /* under the registry's lock */
-    atomic_uint units;          /* driver operations in flight, all loops */
-    atomic_int lost;            /* CULVERT_OK, or the sticky CUresult */
-    pthread_mutex_t lock;       /* members below; never held across a call of the driver */
-    culvert__link gpus;         /* culvert_gpu.device_link */
-    culvert_error lost_error;   /* valid once lost */
+    bool primary;                      /* ctx was retained by us */
+    unsigned refs;                     /* under the registry's lock */
+    atomic_uint units;                 /* driver operations in flight, all loops */
+    atomic_int lost;                   /* CULVERT_OK, or the sticky CUresult */
+    pthread_mutex_t lock;              /* members below; never held across a call of the driver */
+    culvert__link gpus;                /* culvert_gpu.device_link */
+    culvert_error lost_error;          /* valid once lost */
     const struct culvert_gpu *lost_by; /* whose loop saw it first; only compared */
-    culvert__link graveyard;    /* culvert_seq.link: what the device may still use, leaked for ever */
-    struct culvert__notifier *abandoned; /* likewise: their host functions may still run */
+    culvert__link graveyard; /* culvert_seq.link: what the device may still use, leaked for ever */
+    struct culvert__notifier *abandoned;  /* likewise: their host functions may still run */
     struct culvert__driver_thread *stuck; /* likewise: calls that have not come back */
-    atomic_uint starving;       /* gpus whose streams wait for units */
+    atomic_uint starving;                 /* gpus whose streams wait for units */
+    atomic_uint waiting;   /* streams that wait for another one on the device, all loops */
+    unsigned most_waiting; /* more would leave others no hardware queue: see seq_wait.c */
+    atomic_uint arms;      /* host functions pending, all loops: see notify.c */
     culvert_gpu_description description;
 } culvert__device;
 
 /* Start-up: may block. NULL and err on failure. */
 culvert__device *culvert__device_open(const culvert__driver *, int ordinal, struct CUctx_st *ctx,
                                       const char *where, culvert_error *err);
-culvert__device *culvert__device_ref(culvert__device *);   /* Thread: any */
-void culvert__device_unref(culvert__device *);             /* Thread: any; may call the driver */
+culvert__device *culvert__device_ref(culvert__device *); /* Thread: any */
+void culvert__device_unref(culvert__device *);           /* Thread: any; may call the driver */
 /* The error of what is refused, or failed, because the device is lost. Thread: any */
 void culvert__device_say_lost(culvert__device *, const char *op, const char *where,
                               culvert_error *err);
@@ -96,10 +101,11 @@ typedef struct culvert__heap_ops {
 } culvert__heap_ops;
 
 typedef struct culvert__heap_options {
-    const char *what;   /* in messages: "device memory" */
-    size_t block_bytes; /* blocks are at least so large (a larger request gets one of its own size) */
-    size_t granule;     /* sizes of blocks are multiples of it, where limit and memory allow; 0: 256 */
-    size_t limit;       /* bytes of all blocks; 0: none */
+    const char *what; /* in messages: "device memory" */
+    size_t
+        block_bytes; /* blocks are at least so large (a larger request gets one of its own size) */
+    size_t granule;  /* sizes of blocks are multiples of it, where limit and memory allow; 0: 256 */
+    size_t limit;    /* bytes of all blocks; 0: none */
 } culvert__heap_options;
 
 culvert__heap *culvert__heap_new(const culvert__heap_ops *, void *owner,
@@ -107,7 +113,8 @@ culvert__heap *culvert__heap_new(const culvert__heap_ops *, void *owner,
 /* Blocks go to ops->shrink, or are left where they are (leak). Ranges that are out are forgotten. */
 void culvert__heap_free(culvert__heap *, bool leak);
 /* NULL: err (may be NULL) says what was asked for, what is taken, free (and the largest free range), and the limit. */
-culvert__range *culvert__heap_take(culvert__heap *, size_t bytes, bool may_grow, culvert_error *err);
+culvert__range *culvert__heap_take(culvert__heap *, size_t bytes, bool may_grow,
+                                   culvert_error *err);
 void culvert__heap_give(culvert__heap *, culvert__range *);
 unsigned long long culvert__range_address(const culvert__range *);
 size_t culvert__range_bytes(const culvert__range *);
@@ -126,13 +133,15 @@ typedef struct culvert__memory {
     culvert__device *device; /* counted */
     culvert__heap *local;    /* device memory */
     culvert__heap *pinned;   /* host memory: its addresses are the host's */
-    _Atomic(struct culvert__alias *) aliases; /* blocks of it that the device has elsewhere: normally none */
+    _Atomic(struct culvert__alias *)
+        aliases; /* blocks of it that the device has elsewhere: normally none */
 } culvert__memory;
 /* Options as in force (no zeroes meaning a default). Takes the reserves: start-up. */
 culvert__memory *culvert__memory_new(culvert__device *, const culvert_gpu_options *,
                                      culvert_error *err);
 culvert__memory *culvert__memory_ref(culvert__memory *); /* Thread: any */
-void culvert__memory_unref(culvert__memory *); /* Thread: any; the last one frees blocks with the driver, or leaks
+void culvert__memory_unref(
+    culvert__memory *); /* Thread: any; the last one frees blocks with the driver, or leaks
                                                   them where the device is lost or this is a forked child */
 /* Grows the pinned heap by one block of at most 1 MiB. Not more than once a turn of the loop. */
 int culvert__memory_grow_pinned(culvert__memory *, culvert_error *err);
@@ -144,7 +153,7 @@ struct culvert_buffer {
     culvert__memory *memory; /* counted */
     culvert__range *range;   /* NULL: zero bytes */
     unsigned long long address;
-    void *data;              /* host address, or NULL */
+    void *data; /* host address, or NULL */
     size_t bytes;
 };
 /* A device buffer from what the heap has, without growing: for scratch. NULL if there is none. */
@@ -157,19 +166,21 @@ bool culvert__buffer_check(const culvert_buffer *, const culvert__device *, cons
                            culvert_error *err);
 /* May work on the device use it? If not, culvert__buffer_foreign says why, in a few words. */
 bool culvert__buffer_reaches(const culvert_buffer *, const culvert__device *);
-void culvert__buffer_foreign(const culvert_buffer *, const culvert__device *, char *out, size_t size);
+void culvert__buffer_foreign(const culvert_buffer *, const culvert__device *, char *out,
+                             size_t size);
 
 /* ------------------------------------------------------ driver_thread.c ---- */
 
 /* One thread a gpu for calls of the driver that block (module load). It has the context current and relaxed
    capture mode for life; started when first needed. */
 typedef struct culvert__driver_job {
-    culvert__post post; /* run on the loop when `work` has returned */
+    culvert__post post;                         /* run on the loop when `work` has returned */
     void (*work)(struct culvert__driver_job *); /* on the driver thread */
     struct culvert__driver_job *next;
 } culvert__driver_job;
 typedef struct culvert__driver_thread culvert__driver_thread;
-culvert__driver_thread *culvert__driver_thread_new(culvert_gpu *, culvert_error *err); /* starts it */
+culvert__driver_thread *culvert__driver_thread_new(culvert_gpu *,
+                                                   culvert_error *err); /* starts it */
 void culvert__driver_thread_submit(culvert__driver_thread *, culvert__driver_job *);
 /* Does a job run or wait? For the gpu's `busy`. */
 bool culvert__driver_thread_busy(culvert__driver_thread *);
@@ -186,7 +197,7 @@ struct culvert_kernel {
     culvert_module *module;
     struct CUfunc_st *function;
     char *name;
-    int nparams;          /* -1: not known (cuFuncGetParamInfo absent, no host-built twin) */
+    int nparams; /* -1: not known (cuFuncGetParamInfo absent, no host-built twin) */
     size_t *param_sizes;
     unsigned max_threads; /* a block, of this kernel */
     unsigned static_shared;
@@ -194,8 +205,8 @@ struct culvert_kernel {
 };
 
 struct culvert_module {
-    unsigned refs; /* handles + sequences in flight */
-    culvert_gpu *gpu; /* counted */
+    unsigned refs;           /* handles + sequences in flight */
+    culvert_gpu *gpu;        /* counted */
     struct CUmod_st *module; /* NULL: not loaded */
     const culvert_image *image;
     culvert_kernel *kernels; /* in the order they were asked for */
@@ -208,7 +219,8 @@ struct culvert_sim_module;
 const struct culvert_sim_module *culvert__image_twin(const culvert_image *);
 /* A kernel of a loaded module, and what the driver knows of it; the context is current. CUDA_SUCCESS, or a
    result and the call that gave it. Thread: the one that has the module for itself. */
-int culvert__kernel_open(culvert_module *, const char *name, culvert_kernel **out, const char **call);
+int culvert__kernel_open(culvert_module *, const char *name, culvert_kernel **out,
+                         const char **call);
 
 /* A launch that was checked, in a sequence's arena. */
 typedef struct culvert__launch {

@@ -10,6 +10,8 @@
  *   - a notifier is in order, so it carries one arm at most; a stream has one arm out at most.
  *   - the host function touches the notifier and the hub only (I4). Both outlive the binding while
  *     one is out: the notifier counts the hub, and is leaked with its stream if it never comes back.
+ *   - at most CULVERT__ARM_CAP are out in the process: with host functions pending on some 60 streams
+ *     (56 measured, 64 not; H200, driver 580) cuLaunchHostFunc blocks its caller.
  *   - a busy notifier counts its stream, so that struct is there when the post arrives.
  */
 #include "gpu/flow.h"
@@ -43,6 +45,7 @@ static void arrived(culvert__post *post)
     culvert__hub_unref(n->hub);
     if (s == NULL)
         return;
+    atomic_fetch_sub(&n->gpu->device->arms, 1);
     n->gpu->flow->late = false;
     if (s->arm == n) {
         s->arm = NULL;
@@ -61,6 +64,7 @@ static culvert__notifier *free_notifier(culvert__flow *flow)
 
 static bool arm_failed(culvert_gpu *gpu, int result, const char *call)
 {
+    atomic_fetch_sub(&gpu->device->arms, 1);
     culvert_error err = CULVERT_ERROR_INIT;
     culvert__gpu_result(gpu, result, false, call, "culvert_seq_submit", NULL, &err);
     return false;
@@ -73,6 +77,10 @@ bool culvert__arm(culvert_stream *s, uint64_t target)
     culvert__notifier *n = event != NULL ? free_notifier(gpu->flow) : NULL;
     if (n == NULL)
         return false;
+    if (atomic_fetch_add(&gpu->device->arms, 1) >= CULVERT__ARM_CAP) {
+        atomic_fetch_sub(&gpu->device->arms, 1);
+        return false;
+    }
     culvert__call_next(gpu->flow, "cuStreamWaitEvent");
     int r = gpu->drv->cuStreamWaitEvent(n->native, event, 0);
     if (r != CULVERT__CUDA_SUCCESS)

@@ -127,6 +127,44 @@ START_TEST(the_device_waits_for_each_of_an_all)
 }
 END_TEST
 
+/* A waiting stream with work behind the wait occupies one of the 8 hardware queues: where all are, every
+   other stream stands still (measured). Six wait on the device; who comes later is held. */
+START_TEST(waiting_streams_leave_hardware_queues_to_others)
+{
+    enum { N = 12, MOST = 6 };
+    culvert_stream *streams[N];
+    culvert_future *futures[N];
+    gpu_fixture_hold(&f, f.stream);
+    culvert_future *first = note_after(f.stream, NULL, 1);
+    uint64_t before = calls("cuStreamWaitEvent");
+    for (unsigned i = 0; i < N; i++) {
+        streams[i] = gpu_fixture_stream(&f);
+        culvert_seq *seq = culvert_seq_begin(streams[i]);
+        culvert_seq_wait(seq, culvert_ref(first));
+        culvert_seq_fill(seq, words, 300 + 4 * i, 4, 9, 4);
+        futures[i] = culvert_seq_submit(seq);
+        ck_assert_uint_eq(culvert_stream_in_flight(streams[i]), i < MOST);
+        ck_assert_uint_eq(culvert_stream_queued(streams[i]), i >= MOST);
+    }
+    if (gpu_fixture_simulated())
+        ck_assert_uint_eq(calls("cuStreamWaitEvent"), before + MOST);
+    gpu_fixture_ok(culvert_fill(other, words, 200, 4, 9, 4)); /* goes on meanwhile */
+    gpu_fixture_release(&f);
+    gpu_fixture_ok(culvert_all(f.loop, futures, N));
+    gpu_fixture_ok(first);
+    /* All are over: there is room again. */
+    gpu_fixture_hold(&f, f.stream);
+    first = note_after(f.stream, NULL, 2);
+    culvert_future *second = note_after(streams[0], first, 3);
+    ck_assert_uint_eq(culvert_stream_in_flight(streams[0]), 1);
+    gpu_fixture_release(&f);
+    gpu_fixture_ok(second);
+    noted(3);
+    for (int i = 0; i < N; i++)
+        culvert_stream_unref(streams[i]);
+}
+END_TEST
+
 /* One event for all streams would tell of the last record only. */
 START_TEST(case_067_a_dependent_starts_after_the_slowest_of_four)
 {
@@ -483,6 +521,7 @@ static Suite *wait_suite(void)
     tcase_add_test(tc, the_same_stream_needs_no_wait);
     tcase_add_test(tc, what_has_settled_needs_no_wait);
     tcase_add_test(tc, the_device_waits_for_each_of_an_all);
+    tcase_add_test(tc, waiting_streams_leave_hardware_queues_to_others);
     tcase_add_test(tc, case_067_a_dependent_starts_after_the_slowest_of_four);
     tcase_add_test(tc, the_device_waits_for_another_device);
     suite_add_tcase(suite, tc);

@@ -415,6 +415,52 @@ START_TEST(no_wake_up_is_lost)
 }
 END_TEST
 
+/* With host functions pending on some 60 streams the driver's cuLaunchHostFunc blocks (measured). Loops
+   that find the bound reached look every millisecond instead, and miss nothing. */
+START_TEST(pending_host_functions_are_bounded)
+{
+    enum { LOOPS = 14, STREAMS = 4 };
+    struct {
+        struct ev_loop *ev;
+        culvert_loop *loop;
+        culvert_gpu *gpu;
+        culvert_stream *streams[STREAMS];
+        culvert_future *futures[STREAMS];
+    } at[LOOPS];
+    culvert_loop_options options = CULVERT_LOOP_OPTIONS_INIT;
+    options.wake = CULVERT_WAKE_HOST_FUNC;
+    open_with(CULVERT_WAKE_HOST_FUNC, 0);
+    uint64_t before = arms();
+    culvert_sim_hold(NULL);
+    for (int i = 0; i < LOOPS; i++) {
+        at[i].ev = ev_loop_new(0);
+        at[i].loop = culvert_loop_new(at[i].ev, &options, NULL);
+        at[i].gpu = culvert_gpu_open(at[i].loop, gpu_fixture_ordinal, NULL, NULL);
+        ck_assert_ptr_nonnull(at[i].gpu);
+        for (int k = 0; k < STREAMS; k++) {
+            at[i].streams[k] = culvert_stream_new(at[i].gpu, NULL, NULL);
+            at[i].futures[k] = culvert_stream_done(at[i].streams[k]);
+        }
+        double seconds = culvert_loop_arm(at[i].loop);
+        ck_assert(seconds > 0);
+        if ((i + 1) * STREAMS > CULVERT__ARM_CAP)
+            ck_assert(seconds <= 0.001);
+    }
+    ck_assert_uint_eq(arms() - before, CULVERT__ARM_CAP);
+    culvert_sim_release(NULL);
+    for (int i = 0; i < LOOPS; i++) {
+        for (int k = 0; k < STREAMS; k++) {
+            ck_assert_int_eq(culvert_await(at[i].futures[k], 30), CULVERT_OK);
+            culvert_unref(at[i].futures[k]);
+            culvert_stream_unref(at[i].streams[k]);
+        }
+        culvert_gpu_close(at[i].gpu);
+        culvert_loop_free(at[i].loop);
+        ev_loop_destroy(at[i].ev);
+    }
+}
+END_TEST
+
 static Suite *wake_suite(void)
 {
     Suite *suite = suite_create("wake");
@@ -423,6 +469,7 @@ static Suite *wake_suite(void)
     tcase_add_test(tc, one_wake_up_a_sleep_at_most);
     tcase_add_loop_test(tc, far_fewer_host_functions_than_operations, 0, 2);
     tcase_add_test(tc, host_func_never_spins);
+    tcase_add_test(tc, pending_host_functions_are_bounded);
     suite_add_tcase(suite, tc);
 
     tc = tcase_create("spins");
