@@ -127,6 +127,16 @@ CULVERT_API void culvert_sim_hold(struct CUstream_st *stream);
  */
 CULVERT_API void culvert_sim_release(struct CUstream_st *stream);
 
+/**
+ * Whether loading a function, by its first launch or by cuFuncLoad, waits for the device and holds up
+ * the launches of all threads meanwhile. Some drivers were reported to; an H200 with driver 580, CUDA
+ * 13.0 does not, and that is the initial state. With CUDA_MODULE_LOADING=EAGER it makes no difference.
+ *
+ * @param on not 0: it waits.
+ * @return nothing. Errors: none. Thread: any. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_sim_lazy_loading_waits(int on);
+
 /** What becomes of host functions. Since 0.1.0. */
 typedef enum culvert_sim_host_mode {
     CULVERT_SIM_HOST_RUN = 0,   /**< they run in their turn; none runs after a sticky error */

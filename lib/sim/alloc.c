@@ -2,8 +2,9 @@
 /*
  * alloc.c: device memory, pinned memory, and what the driver says of an address.
  *
- * Giving memory back waits until the context's kernels and copies are over, and holds up launches
- * meanwhile, as on the hardware.
+ * Giving memory back, and no longer pinning it, waits until the context's kernels and copies are
+ * over, and holds up launches meanwhile: cuMemFree, cuMemFreeHost and cuMemHostUnregister did so on
+ * an H200, driver 580, CUDA 13.0.
  */
 #include "sim/memory.h"
 
@@ -168,8 +169,11 @@ int cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
     int result = culvert__sim_current(&ctx);
     if (result == 0)
         result = culvert__sim_capture_unsafe();
-    if (result == 0 && culvert__sim_range_overlap((uintptr_t)p, bytes))
+    const struct sim_range *there = culvert__sim_range_overlap((uintptr_t)p, bytes);
+    if (result == 0 && there && there->kind == SIM_RANGE_REGISTERED)
         result = CULVERT__CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    else if (result == 0 && there)
+        result = CULVERT__CUDA_ERROR_INVALID_VALUE;
     if (result == 0) {
         note_pin(ctx, bytes);
         struct sim_range *r =
@@ -185,22 +189,38 @@ int cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
     return result;
 }
 
+/* The registration that starts at an address. */
+static int registration(uintptr_t address, struct sim_range **out)
+{
+    struct sim_range *r = culvert__sim_range_find(address);
+    *out = r;
+    if (!r || r->kind == SIM_RANGE_FREED)
+        return CULVERT__CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    if (r->kind != SIM_RANGE_REGISTERED || r->base != address)
+        return CULVERT__CUDA_ERROR_INVALID_VALUE; /* something else that the driver knows */
+    return 0;
+}
+
 int cuMemHostUnregister(void *p)
 {
     CULVERT__SIM_ENTER(cuMemHostUnregister);
     struct CUctx_st *ctx;
+    struct sim_range *r;
     if (!p)
         return CULVERT__CUDA_ERROR_INVALID_VALUE;
     culvert__sim_lock();
     int result = culvert__sim_current(&ctx);
-    struct sim_range *r = result == 0 ? culvert__sim_range_find((uintptr_t)p) : NULL;
-    if (result == 0 && (!r || r->kind == SIM_RANGE_FREED))
-        result = CULVERT__CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    else if (result == 0 && (r->kind != SIM_RANGE_REGISTERED || r->base != (uintptr_t)p))
-        result = CULVERT__CUDA_ERROR_INVALID_VALUE; /* something else that the driver knows */
+    if (result == 0)
+        result = culvert__sim_capture_unsafe();
+    if (result == 0)
+        result = registration((uintptr_t)p, &r);
+    if (result == 0 && culvert__sim_in_use(r->base, r->bytes))
+        culvert__sim_violation("cuMemHostUnregister: queued work uses the memory at %p", p);
+    if (result == 0)
+        result = culvert__sim_wait_idle(r->ctx);
+    if (result == 0)
+        result = registration((uintptr_t)p, &r);
     if (result == 0) {
-        if (culvert__sim_in_use(r->base, r->bytes))
-            culvert__sim_violation("cuMemHostUnregister: queued work uses the memory at %p", p);
         culvert__sim.pinned_bytes -= r->bytes;
         culvert__sim_range_remove(r);
     }

@@ -40,7 +40,7 @@ int cuStreamBeginCapture_v2(culvert__CUstream handle, culvert__CUstreamCaptureMo
         mode > CULVERT__CU_STREAM_CAPTURE_MODE_RELAXED)
         return CULVERT__CUDA_ERROR_INVALID_VALUE;
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, false, &s);
+    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
     if (result == 0)
         result = begin(s, mode);
     culvert__sim_unlock();
@@ -106,7 +106,7 @@ int cuStreamEndCapture(culvert__CUstream handle, culvert__CUgraph *graph)
         return CULVERT__CUDA_ERROR_INVALID_VALUE;
     *graph = NULL;
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, false, &s);
+    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
     if (result == 0)
         result = end(s, graph);
     culvert__sim_unlock();
@@ -140,7 +140,7 @@ int cuStreamIsCapturing(culvert__CUstream handle, culvert__CUstreamCaptureStatus
     if (!status)
         return CULVERT__CUDA_ERROR_INVALID_VALUE;
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, false, &s);
+    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
     if (result == 0)
         result = may_ask(s);
     if (result == 0)
@@ -158,7 +158,7 @@ int cuStreamGetCaptureInfo_v2(culvert__CUstream handle, culvert__CUstreamCapture
     if (!status)
         return CULVERT__CUDA_ERROR_INVALID_VALUE;
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, false, &s);
+    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
     if (result == 0)
         result = may_ask(s);
     if (result == 0) {

@@ -229,6 +229,8 @@ int cuCtxPushCurrent_v2(culvert__CUcontext ctx)
 {
     CULVERT__SIM_ENTER(cuCtxPushCurrent);
     struct sim_thread *t = culvert__sim_thread();
+    if (!ctx)
+        return CULVERT__CUDA_ERROR_INVALID_VALUE;
     culvert__sim_lock();
     bool good = usable(ctx);
     culvert__sim_unlock();

@@ -63,6 +63,7 @@ void culvert__sim_defaults(void)
     sim->eager = loading && strcmp(loading, "EAGER") == 0;
     sim->hold_all = false;
     sim->host_mode = CULVERT_SIM_HOST_RUN;
+    sim->lazy_waits = false;
     sim->virtual_time = false;
     sim->virtual_ns = 1000000000u;
     for (int d = 0; d < SIM_MAX_DEVICES; d++) {
@@ -153,7 +154,7 @@ void culvert_sim_memory(uint64_t bytes)
 static struct CUstream_st *stream_of(const char *call, struct CUstream_st *handle)
 {
     struct CUstream_st *s;
-    int result = culvert__sim_stream_of(handle, false, &s);
+    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
     if (result != 0 && (!handle || s != handle))
         culvert__sim_misuse("%s: %p is no stream", call, (void *)handle);
     return s;
@@ -202,6 +203,13 @@ void culvert_sim_host_functions(culvert_sim_host_mode mode)
     culvert__sim_lock();
     culvert__sim.host_mode = (int)mode;
     culvert__sim_host_wanted();
+    culvert__sim_unlock();
+}
+
+void culvert_sim_lazy_loading_waits(int on)
+{
+    culvert__sim_lock();
+    culvert__sim.lazy_waits = on != 0;
     culvert__sim_unlock();
 }
 

@@ -175,7 +175,7 @@ int culvert__sim_copy_rows(culvert__CUstream handle, struct sim_copy_work *c,
 {
     struct CUstream_st *s;
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, true, &s);
+    int result = culvert__sim_stream_of(handle, SIM_CURRENT, &s);
     if (result == 0 && rows_bytes(c) > 0)
         result = culvert__sim_copy(s, c, dst_side, src_side, call);
     culvert__sim_unlock();
@@ -237,7 +237,7 @@ static int synchronous(int result)
     if (result)
         return result;
     culvert__sim_lock();
-    result = culvert__sim_stream_of(NULL, true, &s);
+    result = culvert__sim_stream_of(NULL, SIM_CURRENT, &s);
     if (result == 0)
         result = culvert__sim_synchronize(s);
     culvert__sim_unlock();

@@ -76,6 +76,13 @@ int culvert__sim_copy_of_3d(const culvert__CUDA_MEMCPY3D *p, struct sim_copy_wor
     return resolve(&dst, &src, p->WidthInBytes, p->Height, p->Depth, c, kinds);
 }
 
+/* Without a pitch the rows lie one behind the other. */
+static void close_up(struct side *side, size_t width)
+{
+    if (side->pitch == 0)
+        side->pitch = side->x + width;
+}
+
 int cuMemcpy2DAsync_v2(const culvert__CUDA_MEMCPY2D *p, culvert__CUstream stream)
 {
     CULVERT__SIM_ENTER(cuMemcpy2DAsync);
@@ -87,6 +94,8 @@ int cuMemcpy2DAsync_v2(const culvert__CUDA_MEMCPY2D *p, culvert__CUstream stream
                        p->dstY,          0,          p->dstPitch,  0};
     struct side src = {p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes,
                        p->srcY,          0,          p->srcPitch,  0};
+    close_up(&dst, p->WidthInBytes);
+    close_up(&src, p->WidthInBytes);
     int result = resolve(&dst, &src, p->WidthInBytes, p->Height, 1, &c, kinds);
     if (result)
         return result;

@@ -293,6 +293,7 @@ struct sim {
     unsigned hardware_queues, queue_depth;
     uint64_t memory_bytes;
     bool eager;
+    bool lazy_waits; /* loading a function waits for the device */
     bool hold_all;
     int host_mode;
     unsigned long long ids;
@@ -397,10 +398,16 @@ void culvert__sim_work_release(
 struct CUstream_st *culvert__sim_stream_new(struct CUctx_st *ctx, unsigned flags, int priority);
 void culvert__sim_stream_free(struct CUstream_st *s); /* [lock] empty, and nobody runs it */
 /*
- * The stream behind a handle, 0, 1 and 2 included, whose context must not have failed. `current`:
- * the context must be the calling thread's. 0, or what to answer. [lock]
+ * The stream behind a handle, 0, 1 and 2 included, whose context must not have failed. Which context
+ * the calling thread must have made current. 0, or what to answer. [lock]
  */
-int culvert__sim_stream_of(culvert__CUstream handle, bool current, struct CUstream_st **out);
+enum sim_needs {
+    SIM_NO_CURRENT,      /* any or none, unless the handle is 0, 1 or 2 */
+    SIM_CURRENT_OR_NONE, /* the stream's, if it has one */
+    SIM_CURRENT          /* the stream's */
+};
+int culvert__sim_stream_of(culvert__CUstream handle, enum sim_needs needs,
+                           struct CUstream_st **out);
 int culvert__sim_synchronize(struct CUstream_st *s); /* [lock] [waits] */
 
 /* event.c */

@@ -98,7 +98,7 @@ int cuEventRecord(culvert__CUevent e, culvert__CUstream handle)
     culvert__sim_lock();
     int result = event_of(e);
     if (result == 0)
-        result = culvert__sim_stream_of(handle, false, &s);
+        result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
     if (result == 0 && s->ctx != e->ctx)
         result = CULVERT__CUDA_ERROR_INVALID_HANDLE;
     if (result == 0 && s == s->ctx->legacy)
@@ -206,7 +206,7 @@ int cuStreamWaitEvent(culvert__CUstream handle, culvert__CUevent e, unsigned int
     if (flags & ~1u)
         return CULVERT__CUDA_ERROR_INVALID_VALUE;
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, false, &s);
+    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
     if (result == 0)
         result = event_of(e);
     if (result == 0 && s == s->ctx->legacy)

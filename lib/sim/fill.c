@@ -25,7 +25,7 @@ static int fill(culvert__CUdeviceptr dst, uint32_t value, unsigned element, size
                               .value = value,
                               .element = element};
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, true, &s);
+    int result = culvert__sim_stream_of(handle, SIM_CURRENT_OR_NONE, &s);
     if (result == 0 && count > 0) {
         result = culvert__sim_fill_check(&f);
         if (result == 0) {
@@ -68,7 +68,7 @@ static int value_op(enum sim_work_kind kind, enum culvert__sim_function call,
     if (address % 4 != 0)
         return CULVERT__CUDA_ERROR_INVALID_VALUE;
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, true, &s);
+    int result = culvert__sim_stream_of(handle, SIM_CURRENT, &s);
     if (result == 0)
         result = culvert__sim_capture_conflict(s);
     if (result == 0)

@@ -211,7 +211,7 @@ int cuGraphUpload(culvert__CUgraphExec exec, culvert__CUstream handle)
     int result;
     culvert__sim_lock();
     if (culvert__sim_object_check(exec, SIM_EXEC, &result))
-        result = culvert__sim_stream_of(handle, true, &s);
+        result = culvert__sim_stream_of(handle, SIM_CURRENT, &s);
     if (result == 0)
         result = culvert__sim_capture_conflict(s);
     culvert__sim_unlock();
@@ -269,7 +269,7 @@ int cuGraphLaunch(culvert__CUgraphExec exec, culvert__CUstream handle)
     int result;
     culvert__sim_lock();
     if (culvert__sim_object_check(exec, SIM_EXEC, &result))
-        result = culvert__sim_stream_of(handle, true, &s);
+        result = culvert__sim_stream_of(handle, SIM_CURRENT, &s);
     if (result == 0 && s->ctx != exec->ctx)
         result = CULVERT__CUDA_ERROR_INVALID_HANDLE;
     if (result == 0)

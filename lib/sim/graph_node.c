@@ -38,7 +38,7 @@ int culvert__sim_memcpy_node_work(const culvert__CUDA_MEMCPY3D *p, struct sim_wo
     enum sim_side kinds[2];
     *w = (struct sim_work){.kind = SIM_EMPTY};
     if (p && (p->WidthInBytes == 0 || p->Height == 0 || p->Depth == 0))
-        return 0;
+        return CULVERT__CUDA_ERROR_INVALID_VALUE;
     int result = culvert__sim_copy_of_3d(p, &c, kinds);
     if (result == 0)
         result = culvert__sim_copy_check(&c, kinds[0], kinds[1], &dst, &src);
@@ -50,10 +50,8 @@ int culvert__sim_memcpy_node_work(const culvert__CUDA_MEMCPY3D *p, struct sim_wo
 int culvert__sim_memset_node_work(const culvert__CUDA_MEMSET_NODE_PARAMS *p, struct sim_work *w)
 {
     *w = (struct sim_work){.kind = SIM_EMPTY};
-    if (!p)
+    if (!p || p->width == 0 || p->height == 0)
         return CULVERT__CUDA_ERROR_INVALID_VALUE;
-    if (p->width == 0 || p->height == 0)
-        return 0;
     struct sim_fill_work f = {.dst = (char *)(uintptr_t)p->dst,
                               .pitch = p->pitch,
                               .width = p->width,

@@ -10,7 +10,7 @@ static int submit(culvert__CUstream handle, enum culvert__sim_function call,
 {
     struct CUstream_st *s;
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, false, &s);
+    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
     if (result == 0) {
         struct sim_op *op = culvert__sim_op_new(SIM_HOST, call);
         work.stream = handle;
@@ -38,7 +38,7 @@ int cuStreamAddCallback(culvert__CUstream handle, culvert__sim_stream_callback f
     if (!fn || flags != 0)
         return CULVERT__CUDA_ERROR_INVALID_VALUE;
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, false, &s);
+    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
     if (result == 0)
         result = culvert__sim_capture_conflict(s);
     culvert__sim_unlock();

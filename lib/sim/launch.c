@@ -125,7 +125,7 @@ static int launch(culvert__CUfunction f, const struct launch *l, culvert__CUstre
     int result;
     culvert__sim_lock();
     if (culvert__sim_object_check(f, SIM_FUNCTION, &result))
-        result = culvert__sim_stream_of(handle, true, &s);
+        result = culvert__sim_stream_of(handle, SIM_CURRENT_OR_NONE, &s);
     if (result == 0 && s->ctx != f->module->ctx)
         result = CULVERT__CUDA_ERROR_INVALID_HANDLE;
     if (result == 0)

@@ -56,6 +56,16 @@ static size_t size_of(int attribute)
     }
 }
 
+/* Of an address that the driver does not know, almost every attribute is zero. */
+static void put_unknown(void *data, int attribute, uintptr_t address)
+{
+    memset(data, 0, size_of(attribute));
+    if (attribute == CULVERT__CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+        *(int *)data = -2;
+    else if (attribute == CULVERT__CU_POINTER_ATTRIBUTE_HOST_POINTER)
+        *(void **)data = (void *)address;
+}
+
 static const struct sim_range *known(culvert__CUdeviceptr address)
 {
     const struct sim_range *r = culvert__sim_range_find(address);
@@ -84,11 +94,10 @@ int cuPointerGetAttributes(unsigned int n, culvert__CUpointer_attribute *attribu
     culvert__sim_lock();
     const struct sim_range *r = known(address);
     for (unsigned i = 0; i < n; i++) {
-        /* Of an address that the driver does not know, every attribute is zero. */
-        if (!r || put(data[i], attributes[i], r, address) != 0)
+        if (!r)
+            put_unknown(data[i], attributes[i], address);
+        else if (put(data[i], attributes[i], r, address) != 0)
             memset(data[i], 0, size_of(attributes[i]));
-        if (!r && attributes[i] == CULVERT__CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
-            *(int *)data[i] = -2;
     }
     culvert__sim_unlock();
     return 0;

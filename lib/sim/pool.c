@@ -253,33 +253,41 @@ int cuMemPoolSetAccess(culvert__CUmemoryPool p, const culvert__CUmemAccessDesc *
     return result;
 }
 
+/* Nothing lies at the address 0, and may be freed. */
+static int take(struct CUmemPoolHandle_st *p, size_t bytes, culvert__CUdeviceptr *address)
+{
+    size_t whole = (bytes + GRAIN - 1) / GRAIN * GRAIN;
+    if (bytes == 0) {
+        *address = 0;
+        return 0;
+    }
+    struct sim_range *r = take_unused(p, whole);
+    if (!r)
+        r = take_new(p, whole);
+    if (!r)
+        return CULVERT__CUDA_ERROR_OUT_OF_MEMORY;
+    p->used += r->bytes;
+    if (p->used > p->used_high)
+        p->used_high = p->used;
+    *address = r->base;
+    return 0;
+}
+
 int cuMemAllocFromPoolAsync(culvert__CUdeviceptr *address, size_t bytes, culvert__CUmemoryPool p,
                             culvert__CUstream handle)
 {
     CULVERT__SIM_ENTER(cuMemAllocFromPoolAsync);
     struct CUstream_st *s;
     int result;
-    if (!address || bytes == 0 || bytes > SIZE_MAX - GRAIN)
+    if (!address || bytes > SIZE_MAX - GRAIN)
         return CULVERT__CUDA_ERROR_INVALID_VALUE;
     culvert__sim_lock();
     if (culvert__sim_object_check(p, SIM_POOL, &result))
-        result = culvert__sim_stream_of(handle, true, &s);
+        result = culvert__sim_stream_of(handle, SIM_CURRENT, &s);
     if (result == 0 && s->capture)
         result = culvert__sim_capture_conflict(s);
-    if (result == 0) {
-        size_t whole = (bytes + GRAIN - 1) / GRAIN * GRAIN;
-        struct sim_range *r = take_unused(p, whole);
-        if (!r)
-            r = take_new(p, whole);
-        if (r) {
-            p->used += r->bytes;
-            if (p->used > p->used_high)
-                p->used_high = p->used;
-            *address = r->base;
-        } else {
-            result = CULVERT__CUDA_ERROR_OUT_OF_MEMORY;
-        }
-    }
+    if (result == 0)
+        result = take(p, bytes, address);
     culvert__sim_unlock();
     return result;
 }
@@ -316,10 +324,10 @@ int cuMemFreeAsync(culvert__CUdeviceptr address, culvert__CUstream handle)
     struct CUstream_st *s;
     struct sim_range *r;
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, true, &s);
-    if (result == 0)
+    int result = culvert__sim_stream_of(handle, SIM_CURRENT, &s);
+    if (result == 0 && address != 0)
         result = block_at(address, &r);
-    if (result == 0) {
+    if (result == 0 && address != 0) {
         struct sim_op *op = culvert__sim_op_new(SIM_POOL_FREE, culvert__SIM_cuMemFreeAsync);
         op->work.u.block = r;
         result = culvert__sim_submit(s, op);

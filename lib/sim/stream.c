@@ -70,7 +70,7 @@ static int special_stream(culvert__CUstream handle, struct CUstream_st **out)
     return *out ? 0 : CULVERT__CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-int culvert__sim_stream_of(culvert__CUstream handle, bool current, struct CUstream_st **out)
+int culvert__sim_stream_of(culvert__CUstream handle, enum sim_needs needs, struct CUstream_st **out)
 {
     int result;
     if ((uintptr_t)handle <= (uintptr_t)CULVERT__CU_STREAM_PER_THREAD)
@@ -78,7 +78,8 @@ int culvert__sim_stream_of(culvert__CUstream handle, bool current, struct CUstre
     if (!culvert__sim_object_check(handle, SIM_STREAM, &result))
         return result;
     *out = handle;
-    if (current) {
+    bool has_none = culvert__sim_thread()->depth == 0;
+    if (needs == SIM_CURRENT || (needs == SIM_CURRENT_OR_NONE && !has_none)) {
         struct CUctx_st *ctx;
         result = culvert__sim_current(&ctx);
         if (result)
@@ -161,7 +162,7 @@ int cuStreamQuery(culvert__CUstream handle)
     CULVERT__SIM_ENTER(cuStreamQuery);
     struct CUstream_st *s;
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, false, &s);
+    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
     if (result == 0)
         result = culvert__sim_capture_conflict(s);
     if (result == 0 && s == s->ctx->legacy)
@@ -177,7 +178,7 @@ int cuStreamSynchronize(culvert__CUstream handle)
     CULVERT__SIM_ENTER(cuStreamSynchronize);
     struct CUstream_st *s;
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, false, &s);
+    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
     if (result == 0)
         result = culvert__sim_capture_conflict(s);
     if (result == 0)
@@ -195,7 +196,7 @@ int cuStreamGetCtx(culvert__CUstream handle, culvert__CUcontext *ctx)
     if (!ctx)
         return CULVERT__CUDA_ERROR_INVALID_VALUE;
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, false, &s);
+    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
     if (result == 0)
         *ctx = s->ctx;
     culvert__sim_unlock();
@@ -209,7 +210,7 @@ int cuStreamGetFlags(culvert__CUstream handle, unsigned int *flags)
     if (!flags)
         return CULVERT__CUDA_ERROR_INVALID_VALUE;
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, false, &s);
+    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
     if (result == 0)
         *flags = s->flags;
     culvert__sim_unlock();
@@ -223,7 +224,7 @@ int cuStreamGetPriority(culvert__CUstream handle, int *priority)
     if (!priority)
         return CULVERT__CUDA_ERROR_INVALID_VALUE;
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, false, &s);
+    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
     if (result == 0)
         *priority = s->priority;
     culvert__sim_unlock();
@@ -237,7 +238,7 @@ int cuStreamGetId(culvert__CUstream handle, unsigned long long *id)
     if (!id)
         return CULVERT__CUDA_ERROR_INVALID_VALUE;
     culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, false, &s);
+    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
     if (result == 0)
         *id = s->id;
     culvert__sim_unlock();

@@ -121,12 +121,12 @@ static void host_register_does_not_wait(void)
     free(p);
 }
 
-static void host_unregister_does_not_wait(void)
+static void host_unregister_waits(void)
 {
     void *p = aligned_alloc(4096, MB);
     memset(p, 0, MB);
     NEED(d->cuMemHostRegister(p, MB, 0));
-    while_busy("cuMemHostUnregister", host_unregister, p, false);
+    while_busy("cuMemHostUnregister", host_unregister, p, true);
     free(p);
 }
 
@@ -197,27 +197,22 @@ static void module_load_stalls_launches(void)
     stalls("cuModuleLoadDataEx", module_load, NULL);
 }
 
-static void first_launch_waits(void)
+static void first_launch_does_not_wait(void)
 {
     struct CUstream_st *s = conf_stream();
     int mode = 0;
     NEED(d->cuModuleGetLoadingMode(&mode));
     conf_range("lazy loading", mode, CULVERT__CU_MODULE_LAZY_LOADING,
                CULVERT__CU_MODULE_LAZY_LOADING);
-    while_busy("the first launch of a function", launch_lazy, s, true);
+    while_busy("the first launch of a function", launch_lazy, s, false);
     while_busy("the second", launch_lazy, s, false);
 }
 
-static void loaded_launch_does_not_wait(void)
+static void func_load_does_not_wait(void)
 {
     struct CUstream_st *s = conf_stream();
-    NEED(load_lazy(NULL));
-    while_busy("the first launch after cuFuncLoad", launch_lazy, s, false);
-}
-
-static void func_load_waits(void)
-{
-    while_busy("cuFuncLoad", load_lazy, NULL, true);
+    while_busy("cuFuncLoad", load_lazy, NULL, false);
+    while_busy("the first launch after it", launch_lazy, s, false);
 }
 
 /* Copies. */
@@ -335,6 +330,7 @@ static void large_pinned_upload_does_not_wait(void)
 const struct row conf_blocking_rows[] = {
     {"cuMemFree waits for running kernels", free_waits, 0},
     {"cuMemFreeHost waits for running kernels", free_host_waits, 0},
+    {"cuMemHostUnregister waits for running kernels", host_unregister_waits, 0},
     {"cuModuleLoadDataEx waits for running kernels", module_load_waits, 0},
     {"cuMemFree stalls the launches of other threads", free_stalls_launches, 0},
     {"cuMemFreeHost stalls the launches of other threads", free_host_stalls_launches, 0},
@@ -342,14 +338,13 @@ const struct row conf_blocking_rows[] = {
     {"cuMemAlloc does not wait", alloc_does_not_wait, 0},
     {"cuMemHostAlloc does not wait", host_alloc_does_not_wait, 0},
     {"cuMemHostRegister does not wait", host_register_does_not_wait, 0},
-    {"cuMemHostUnregister does not wait", host_unregister_does_not_wait, 0},
     {"cuStreamCreateWithPriority does not wait", stream_create_does_not_wait, 0},
     {"cuEventCreate does not wait", event_create_does_not_wait, 0},
     {"cuEventDestroy does not wait for a pending record", event_destroy_does_not_wait, 0},
     {"cuStreamDestroy does not wait for queued work", stream_destroy_does_not_wait, 0},
-    {"the first launch of a function waits for the device (case 86)", first_launch_waits, 0},
-    {"after cuFuncLoad it does not", loaded_launch_does_not_wait, 0},
-    {"cuFuncLoad waits for the device", func_load_waits, 0},
+    {"the first launch of a function does not wait for the device (case 86)",
+     first_launch_does_not_wait, 0},
+    {"nor does cuFuncLoad", func_load_does_not_wait, 0},
     {"a download to pageable memory waits for its stream", pageable_download_waits, 0},
     {"so does one of 4 bytes", pageable_download_of_4_bytes_waits, 0},
     {"a download to pinned memory does not", pinned_download_does_not_wait, 0},

@@ -49,7 +49,7 @@ static void stack(void)
     conf_result("device without one", d->cuCtxGetDevice(&device),
                 CULVERT__CUDA_ERROR_INVALID_CONTEXT);
     conf_result("pop without one", d->cuCtxPopCurrent(&ctx), CULVERT__CUDA_ERROR_INVALID_CONTEXT);
-    conf_result("push NULL", d->cuCtxPushCurrent(NULL), CULVERT__CUDA_ERROR_INVALID_CONTEXT);
+    conf_result("push NULL", d->cuCtxPushCurrent(NULL), CULVERT__CUDA_ERROR_INVALID_VALUE);
     conf_result("set", d->cuCtxSetCurrent(conf_context), 0);
 }
 

@@ -148,8 +148,13 @@ static void pitches(void)
     c.srcPitch = W - 1;
     conf_result("a pitch less than the width", d->cuMemcpy2DAsync(&c, s),
                 CULVERT__CUDA_ERROR_INVALID_VALUE);
-    c.srcPitch = 0;
-    conf_result("no pitch", d->cuMemcpy2DAsync(&c, s), CULVERT__CUDA_ERROR_INVALID_VALUE);
+    memset(back, 0, W * H);
+    NEED(d->cuMemsetD8Async(to, 0, PITCH * H, s));
+    c.srcPitch = b.dstPitch = 0;
+    conf_result("up, without a pitch", d->cuMemcpy2DAsync(&c, s), 0);
+    conf_result("down, without a pitch", d->cuMemcpy2DAsync(&b, s), 0);
+    NEED(d->cuStreamSynchronize(s));
+    conf_true("the pitch is the width", memcmp(from, back, W * H) == 0);
     c.srcPitch = W;
     c.Height = 0;
     conf_result("no rows", d->cuMemcpy2DAsync(&c, s), 0);

@@ -191,17 +191,13 @@ static void nothing_to_do(void)
 {
     struct CUgraph_st *g = graph();
     struct CUgraphNode_st *node;
-    struct CUstream_st *s = conf_stream();
     culvert__CUdeviceptr to = conf_device(16);
     culvert__CUDA_MEMSET_NODE_PARAMS f = {.dst = to, .elementSize = 1, .width = 0, .height = 1};
     culvert__CUDA_MEMCPY3D c = row_copy(to, conf_pinned(16), 0);
     conf_result("a fill of nothing", d->cuGraphAddMemsetNode(&node, g, NULL, 0, &f, conf_context),
-                0);
+                CULVERT__CUDA_ERROR_INVALID_VALUE);
     conf_result("a copy of nothing", d->cuGraphAddMemcpyNode(&node, g, NULL, 0, &c, conf_context),
-                0);
-    struct CUgraphExec_st *exec = instantiate(g);
-    conf_result("launch", d->cuGraphLaunch(exec, s), 0);
-    conf_result("cuStreamSynchronize", d->cuStreamSynchronize(s), 0);
+                CULVERT__CUDA_ERROR_INVALID_VALUE);
 }
 
 static void empty_graph(void)
@@ -227,8 +223,7 @@ static void bad_arguments(void)
     conf_result("no blocks", d->cuGraphAddKernelNode(&out, g, NULL, 0, &p),
                 CULVERT__CUDA_ERROR_INVALID_VALUE);
     conf_result("flags", d->cuGraphCreate(&other, 1), CULVERT__CUDA_ERROR_INVALID_VALUE);
-    conf_result("itself as a child", d->cuGraphAddChildGraphNode(&out, g, NULL, 0, g),
-                CULVERT__CUDA_ERROR_INVALID_VALUE);
+    /* Not with itself as a child: the real driver crashes. */
 }
 
 const struct row conf_graph_rows[] = {
@@ -238,7 +233,7 @@ const struct row conf_graph_rows[] = {
     {"an executable graph may be destroyed while it runs", goes_while_it_runs, 0},
     {"parameters of copies and fills can be changed", other_parameters, 0},
     {"a captured host function runs at every launch", host_functions, 0},
-    {"nodes of no bytes (case 91)", nothing_to_do, 0},
+    {"there are no nodes of no bytes (case 91)", nothing_to_do, 0},
     {"a graph without nodes", empty_graph, 0},
     {"bad arguments of graph functions", bad_arguments, 0},
     {0},

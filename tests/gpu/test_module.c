@@ -298,10 +298,11 @@ END_TEST
 
 /* ---- the simulator ---- */
 
-/* A lazy driver loads a kernel at its first launch, and stops everybody meanwhile
+/* A lazy driver loads a kernel at its first launch, and some stop everybody meanwhile
    (torchcomms#2334). */
 START_TEST(case_086_kernels_are_loaded_before_their_first_launch)
 {
+    culvert_sim_lazy_loading_waits(1);
     culvert_module *module = rig_module(&r, &culvert_image_launches);
     ck_assert_uint_eq(culvert_sim_calls("cuFuncLoad"), KERNELS);
     culvert_stream *other = culvert_stream_new(r.gpu, NULL, NULL);

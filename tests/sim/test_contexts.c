@@ -152,14 +152,20 @@ START_TEST(case_058_the_current_context_is_the_threads_own)
     ck_assert_ptr_eq(ctx, sim_context);
     ck_ok(cuCtxPopCurrent_v2(NULL));
     ck_result(cuCtxPopCurrent_v2(NULL), CUDA_ERROR_INVALID_CONTEXT);
-    ck_result(cuCtxPushCurrent_v2(NULL), CUDA_ERROR_INVALID_CONTEXT);
-    /* Without one, or with another, a launch is refused. */
+    ck_result(cuCtxPushCurrent_v2(NULL), CUDA_ERROR_INVALID_VALUE);
+    /* Without one a launch goes by its stream; with another it is refused. */
     ck_ok(cuCtxSetCurrent(sim_context));
     struct CUstream_st *s = sim_stream();
     struct CUfunc_st *f = sim_kernel("nothing");
+    culvert__CUdeviceptr d = sim_device(16), more;
     ck_ok(cuCtxSetCurrent(NULL));
-    ck_result(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL), CUDA_ERROR_INVALID_CONTEXT);
+    ck_ok(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL));
+    ck_ok(cuMemsetD8Async(d, 0, 16, s));
+    ck_ok(cuStreamSynchronize(s));
+    ck_result(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_CONTEXT);
+    ck_result(cuMemAlloc_v2(&more, 16), CUDA_ERROR_INVALID_CONTEXT);
     ck_ok(cuCtxSetCurrent(other));
+    ck_result(cuMemsetD8Async(d, 0, 16, s), CUDA_ERROR_INVALID_HANDLE);
     ck_result(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL), CUDA_ERROR_INVALID_HANDLE);
 }
 END_TEST

@@ -250,9 +250,19 @@ START_TEST(case_096_pitched_copies_copy_rows_and_check_pitches)
     ck_assert_uint_eq(back[0], W + 2);
     c.srcPitch = W - 1;
     ck_result(cuMemcpy2DAsync_v2(&c, s), CUDA_ERROR_INVALID_VALUE);
-    c.srcPitch = 0;
-    ck_result(cuMemcpy2DAsync_v2(&c, s), CUDA_ERROR_INVALID_VALUE);
+    ck_ok(cuMemsetD8Async(d, 0, PITCH * H, s));
+    c.srcPitch = 0; /* that of the width */
+    ck_ok(cuMemcpy2DAsync_v2(&c, s));
+    ck_ok(cuMemcpyDtoHAsync_v2(back, d + PITCH * (H - 1), W, s));
+    ck_ok(cuStreamSynchronize(s));
+    ck_assert_mem_eq(back, src + W * (H - 1), W);
     c.srcPitch = W;
+    c.dstPitch = 0;
+    ck_ok(cuMemcpy2DAsync_v2(&c, s));
+    ck_ok(cuMemcpyDtoHAsync_v2(back, d, W * H, s));
+    ck_ok(cuStreamSynchronize(s));
+    ck_assert_mem_eq(back, src, W * H);
+    c.dstPitch = PITCH;
     c.Height = 0;
     ck_ok(cuMemcpy2DAsync_v2(&c, s));
     c.Height = H;

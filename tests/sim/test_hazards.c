@@ -43,6 +43,12 @@ static int loop_frees(void *address)
     return cuMemFree_v2(*(uint64_t *)address);
 }
 
+static int loop_unregisters(void *memory)
+{
+    culvert_sim_loop_thread();
+    return cuMemHostUnregister(memory);
+}
+
 static int loop_launches_lazily(void *stream)
 {
     culvert_sim_loop_thread();
@@ -99,9 +105,22 @@ START_TEST(a_loop_thread_must_not_free_while_work_is_in_flight)
 }
 END_TEST
 
+START_TEST(a_loop_thread_must_not_unregister_while_work_is_in_flight)
+{
+    void *memory = malloc(64);
+    ck_ok(cuMemHostRegister_v2(memory, 64, 0));
+    busy_stream();
+    check_loop_blocks(loop_unregisters, memory,
+                      "cuMemHostUnregister blocks the loop thread: it waits for the device");
+    ck_assert_uint_eq(culvert_sim_live("pinned bytes"), 0);
+    free(memory);
+}
+END_TEST
+
 START_TEST(a_loop_thread_must_not_load_lazily_while_work_is_in_flight)
 {
     struct CUstream_st *s = sim_stream();
+    culvert_sim_lazy_loading_waits(1);
     busy_stream();
     check_loop_blocks(loop_launches_lazily, s, "cuLaunchKernel blocks the loop thread");
 }
@@ -242,6 +261,11 @@ START_TEST(kernels_use_what_their_parameters_point_to)
 }
 END_TEST
 
+static int unregister(void *memory)
+{
+    return cuMemHostUnregister(memory);
+}
+
 START_TEST(memory_in_use_is_not_unregistered)
 {
     struct CUstream_st *s = sim_stream();
@@ -250,9 +274,11 @@ START_TEST(memory_in_use_is_not_unregistered)
     ck_ok(cuMemHostRegister_v2(memory, 64, 0));
     culvert_sim_hold(s);
     ck_ok(cuMemcpyHtoDAsync_v2(d, memory, 64, s));
-    ck_ok(cuMemHostUnregister(memory));
+    struct sim_thread_call *call = sim_in_thread(unregister, memory);
+    ck_assert(sim_still_runs(call)); /* it waits for the device */
     ck_violation(1, "cuMemHostUnregister: queued work uses the memory");
     culvert_sim_release(s);
+    ck_ok(sim_join(call));
     ck_ok(cuStreamSynchronize(s));
     free(memory);
 }
@@ -363,6 +389,7 @@ static Suite *suite(void)
     tcase_add_test(t, case_044_a_loop_thread_must_not_synchronize);
     tcase_add_test(t, a_loop_thread_must_not_download_to_pageable_memory);
     tcase_add_test(t, a_loop_thread_must_not_free_while_work_is_in_flight);
+    tcase_add_test(t, a_loop_thread_must_not_unregister_while_work_is_in_flight);
     tcase_add_test(t, a_loop_thread_must_not_load_lazily_while_work_is_in_flight);
     tcase_add_test(t, another_thread_must_not_stall_the_loop_thread);
     tcase_add_test(t, waiting_on_other_threads_and_calls_that_do_not_wait_are_fine);

@@ -227,12 +227,25 @@ static int launch_lazy(void *stream)
     return sim_launch("lazy", stream, NULL);
 }
 
-START_TEST(case_086_the_first_launch_of_a_function_waits_for_the_device)
+START_TEST(the_first_launch_of_a_function_does_not_wait_for_the_device)
 {
-    struct CUstream_st *s = sim_stream(), *other = sim_stream();
+    struct CUstream_st *s = sim_stream();
     int mode;
     ck_ok(cuModuleGetLoadingMode(&mode));
     ck_assert_int_eq(mode, CULVERT__CU_MODULE_LAZY_LOADING);
+    culvert_sim_hold(s);
+    ck_ok(sim_launch("nothing", s, NULL));
+    ck_ok(sim_launch("lazy", sim_stream(), NULL));
+    ck_ok(cuFuncLoad(sim_kernel("wide")));
+    culvert_sim_release(s);
+    ck_ok(cuCtxSynchronize());
+}
+END_TEST
+
+START_TEST(case_086_the_first_launch_waits_where_the_driver_does)
+{
+    struct CUstream_st *s = sim_stream(), *other = sim_stream();
+    culvert_sim_lazy_loading_waits(1);
     culvert_sim_hold(s);
     ck_ok(sim_launch("nothing", s, NULL));
     struct sim_thread_call *call = sim_in_thread(launch_lazy, other);
@@ -252,6 +265,7 @@ START_TEST(with_eager_loading_it_does_not)
     setenv("CUDA_MODULE_LOADING", "EAGER", 1);
     sim_setup();
     unsetenv("CUDA_MODULE_LOADING");
+    culvert_sim_lazy_loading_waits(1);
     struct CUstream_st *s = sim_stream();
     int mode;
     ck_ok(cuModuleGetLoadingMode(&mode));
@@ -312,7 +326,8 @@ static Suite *suite(void)
     tcase_add_test(t, case_090_and_094_bounds_of_launches);
     tcase_add_test(t, launches_with_attributes);
     tcase_add_test(t, occupancy_is_that_of_the_attributes);
-    tcase_add_test(t, case_086_the_first_launch_of_a_function_waits_for_the_device);
+    tcase_add_test(t, the_first_launch_of_a_function_does_not_wait_for_the_device);
+    tcase_add_test(t, case_086_the_first_launch_waits_where_the_driver_does);
     tcase_add_test(t, functions_are_found_by_name_and_version);
     suite_add_tcase(s, t);
     t = tcase_create("processes");

@@ -118,7 +118,11 @@ START_TEST(arguments_are_checked)
     culvert__CUmemAccessDesc access = {{CULVERT__CU_MEM_LOCATION_TYPE_DEVICE, 0},
                                        CULVERT__CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     ck_result(cuMemPoolCreate(&q, &props), CUDA_ERROR_INVALID_DEVICE);
-    ck_result(cuMemAllocFromPoolAsync(&a, 0, p, NULL), CUDA_ERROR_INVALID_VALUE);
+    a = 7;
+    ck_ok(cuMemAllocFromPoolAsync(&a, 0, p, NULL));
+    ck_assert_uint_eq(a, 0);
+    ck_ok(cuMemFreeAsync(0, NULL));
+    ck_result(cuMemAllocFromPoolAsync(&a, SIZE_MAX, p, NULL), CUDA_ERROR_INVALID_VALUE);
     ck_ok(cuMemPoolSetAccess(p, &access, 1));
     access.location.id = 7;
     ck_result(cuMemPoolSetAccess(p, &access, 1), CUDA_ERROR_INVALID_DEVICE);
