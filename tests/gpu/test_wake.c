@@ -419,13 +419,13 @@ END_TEST
    that find the bound reached look every millisecond instead, and miss nothing. */
 START_TEST(pending_host_functions_are_bounded)
 {
-    enum { LOOPS = 14, STREAMS = 4 };
+    enum { LOOPS = 14, EACH = 4 };
     struct {
         struct ev_loop *ev;
         culvert_loop *loop;
         culvert_gpu *gpu;
-        culvert_stream *streams[STREAMS];
-        culvert_future *futures[STREAMS];
+        culvert_stream *streams[EACH];
+        culvert_future *futures[EACH];
     } at[LOOPS];
     culvert_loop_options options = CULVERT_LOOP_OPTIONS_INIT;
     options.wake = CULVERT_WAKE_HOST_FUNC;
@@ -437,19 +437,19 @@ START_TEST(pending_host_functions_are_bounded)
         at[i].loop = culvert_loop_new(at[i].ev, &options, NULL);
         at[i].gpu = culvert_gpu_open(at[i].loop, gpu_fixture_ordinal, NULL, NULL);
         ck_assert_ptr_nonnull(at[i].gpu);
-        for (int k = 0; k < STREAMS; k++) {
+        for (int k = 0; k < EACH; k++) {
             at[i].streams[k] = culvert_stream_new(at[i].gpu, NULL, NULL);
             at[i].futures[k] = culvert_stream_done(at[i].streams[k]);
         }
         double seconds = culvert_loop_arm(at[i].loop);
         ck_assert(seconds > 0);
-        if ((i + 1) * STREAMS > CULVERT__ARM_CAP)
+        if ((i + 1) * EACH > CULVERT__ARM_CAP)
             ck_assert(seconds <= 0.001);
     }
     ck_assert_uint_eq(arms() - before, CULVERT__ARM_CAP);
     culvert_sim_release(NULL);
     for (int i = 0; i < LOOPS; i++) {
-        for (int k = 0; k < STREAMS; k++) {
+        for (int k = 0; k < EACH; k++) {
             ck_assert_int_eq(culvert_await(at[i].futures[k], 30), CULVERT_OK);
             culvert_unref(at[i].futures[k]);
             culvert_stream_unref(at[i].streams[k]);
