@@ -10,7 +10,7 @@
  *   - a notifier is in order, so it carries one arm at most; a stream has one arm out at most.
  *   - the host function touches the notifier and the hub only (I4). Both outlive the binding while
  *     one is out: the notifier counts the hub, and is leaked with its stream if it never comes back.
- *   - at most CULVERT__ARM_CAP are out in the process: with host functions pending on some 60 streams
+ *   - at most CULVERT__ARM_CAP are out of a device: with host functions pending on some 60 streams
  *     (56 measured, 64 not; H200, driver 580) cuLaunchHostFunc blocks its caller.
  *   - a busy notifier counts its stream, so that struct is there when the post arrives.
  */
