@@ -91,10 +91,9 @@ void culvert__hub_close(culvert_loop *);   /* everything; drains what was taken 
 void culvert__hub_discard(culvert_loop *); /* in a child after fork: releases, runs nothing */
 
 /* timer.c */
-/* Fires what is due; not those started since loop->order was `order`. */
-void culvert__timers_fire(culvert_loop *, uint64_t now, uint64_t order);
-uint64_t culvert__timers_next(const culvert_loop *); /* UINT64_MAX: none */
-void culvert__timers_free(culvert_loop *);           /* those left are as stopped */
+void culvert__timers_fire(culvert_loop *, uint64_t now); /* those due before then */
+uint64_t culvert__timers_next(const culvert_loop *);     /* UINT64_MAX: none */
+void culvert__timers_free(culvert_loop *);               /* those left are as stopped */
 
 /* worker.c */
 void culvert__pool_discard(culvert_loop *, const culvert_error *); /* jobs that have not started */

@@ -151,7 +151,7 @@ static double look(culvert_loop *loop, bool may_spin)
     if (!culvert__loop_up(loop) || more || has_work(loop))
         return 0.0;
     if (loop->timers > 0) {
-        culvert__timers_fire(loop, culvert__now(), loop->order);
+        culvert__timers_fire(loop, culvert__now());
         culvert__reap(&loop->core);
         if (!culvert__loop_up(loop) || has_work(loop))
             return 0.0;
@@ -226,13 +226,13 @@ static void check(culvert_loop *loop)
     if (!culvert__loop_up(loop))
         return;
     if (loop->timers > 0 || !culvert__list_empty(&core->ready)) {
-        const uint64_t now = culvert__now(), order = loop->order;
+        const uint64_t now = culvert__now();
 
         culvert__ready_run(core, BATCH_TASKS, now + BATCH_NS);
         if (culvert__forked()) /* a callback did, and this is the child: see on_prepare */
             return;
         /* After the batch: what has happened wins over the time being up. */
-        culvert__timers_fire(loop, now, order);
+        culvert__timers_fire(loop, now);
         culvert__reap(core);
     }
     if (culvert__loop_up(loop))

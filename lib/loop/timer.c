@@ -115,9 +115,10 @@ void culvert__timer_stop(culvert_loop *loop, culvert__timer *t)
         culvert__loop_unkeep_idle(loop);
 }
 
-void culvert__timers_fire(culvert_loop *loop, uint64_t now, uint64_t order)
+void culvert__timers_fire(culvert_loop *loop, uint64_t now)
 {
-    while (loop->timers > 0 && loop->heap[1]->deadline <= now && loop->heap[1]->order < order) {
+    /* Strictly before: one that a callback started since `now` was read waits for the next turn. */
+    while (loop->timers > 0 && loop->heap[1]->deadline < now) {
         culvert__timer *t = loop->heap[1];
 
         culvert__timer_stop(loop, t);

@@ -372,6 +372,40 @@ START_TEST(on_cancel_is_not_called_after_the_promise_was_consumed)
 }
 END_TEST
 
+/* Consumed by a post that has not been drained when on_cancel's turn comes. */
+static culvert_promise *to_post;
+static culvert_future *to_cancel;
+
+static void post_it(culvert_future *done, void *arg)
+{
+    (void)done;
+    (void)arg;
+    ck_assert_int_eq(culvert_post_resolve(to_post, NULL, NULL), CULVERT_OK);
+}
+
+static void cancel_it(culvert_future *done, void *arg)
+{
+    ck_assert_int_eq(culvert_on_settled(culvert_ref(done), post_it, arg, NULL), CULVERT_OK);
+    culvert_cancel(to_cancel); /* on_cancel is queued behind post_it */
+}
+
+START_TEST(on_cancel_is_not_called_after_a_post_that_is_under_way)
+{
+    told t = {0};
+
+    to_post = fx_promise(&to_cancel);
+    culvert_promise_on_cancel(to_post, tell, &t, told_free);
+    ck_assert_int_eq(culvert_on_settled(culvert_resolved(fx.loop, NULL, NULL), cancel_it, NULL,
+                                        NULL),
+                     CULVERT_OK);
+    fx_run();
+    ck_assert_int_eq(t.calls, 0);
+    ck_assert_int_eq(t.freed, 1);
+    culvert_unref(to_cancel);
+    ck_assert_uint_eq(fx_live(), 0);
+}
+END_TEST
+
 START_TEST(on_cancel_given_late_and_given_again)
 {
     told t = {0}, u = {0}, v = {0};
@@ -420,6 +454,7 @@ int main(void)
     tcase_add_test(tc, rule_06_on_cancel_runs_on_a_later_turn_and_the_promise_is_consumed_after);
     tcase_add_test(tc, on_cancel_hears_of_lost_interest_and_may_consume_the_promise);
     tcase_add_test(tc, on_cancel_is_not_called_after_the_promise_was_consumed);
+    tcase_add_test(tc, on_cancel_is_not_called_after_a_post_that_is_under_way);
     tcase_add_test(tc, on_cancel_given_late_and_given_again);
     return test_main((Suite *[]){suite, NULL});
 }

@@ -3,8 +3,8 @@
  * Children: DESIGN 3, rule 14; cases 8 and 9. What is wrong in a child is said on its stderr.
  */
 #include "lib/child.h"
+#include "loop/binding.h"
 #include "loop/fixture.h"
-#include "loop/loop_internal.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -285,9 +285,10 @@ static void fork_here(void *arg)
     fx_note('C'); /* the child goes on, in the middle of a batch */
 }
 
-static int expect_child_log(const outcome *o)
+static int expect_child_log(const outcome *o, int value_freed)
 {
     EXPECT(strcmp(fx.log, "C") == 0); /* "b" is for the parent */
+    EXPECT(value_freed == 1);         /* by a callback that was ready: it ran when the child left */
     EXPECT(o->calls == 1);
     EXPECT(o->status == CULVERT_EFORKED);
     return 0;
@@ -298,17 +299,29 @@ static void note_b(void *arg)
     fx_note(*(const char *)arg);
 }
 
+static void unref_it(culvert_future *done, void *arg)
+{
+    (void)done;
+    culvert_unref(arg);
+}
+
 START_TEST(rule_14_a_fork_inside_a_callback)
 {
     outcome o = {0};
+    int value_freed = 0;
 
     ck_assert_int_eq(culvert_on_settled(culvert_sleep(fx.loop, 0.02), fx_keep, &o, NULL),
                      CULVERT_OK);
     ck_assert_int_eq(culvert_post(fx.loop, fork_here, NULL, NULL), CULVERT_OK);
     ck_assert_int_eq(culvert_post(fx.loop, note_b, "b", NULL), CULVERT_OK);
+    culvert__hub_drain(fx.loop); /* so that what comes next is behind it */
+    ck_assert_int_eq(culvert_on_settled(culvert_resolved(fx.loop, NULL, NULL), unref_it,
+                                        culvert_resolved(fx.loop, &value_freed, fx_count), NULL),
+                     CULVERT_OK);
     fx_run();
     if (fx.log[0] == 'C')
-        _exit(expect_child_log(&o));
+        _exit(expect_child_log(&o, value_freed));
+    ck_assert_int_eq(value_freed, 1);
     ck_assert_int_eq(forked_status, 0);
     ck_assert_str_eq(fx.log, "b");
     ck_assert_int_eq(o.status, CULVERT_OK);

@@ -164,9 +164,26 @@ START_TEST(rule_11_a_batch_of_slow_steps_ends_early)
     ev_prepare_start(fx.ev, &prepare);
     ev_unref(fx.ev);
     fx_run();
+    other_turn(fx.ev, &prepare, 0);
     ck_assert_int_le(longest, 8);
     ev_ref(fx.ev);
     ev_prepare_stop(fx.ev, &prepare);
+}
+END_TEST
+
+/* A loop that is to turn again must not wait for a timer's millisecond. */
+START_TEST(what_is_ready_makes_the_loop_turn_at_once)
+{
+    enum { TURNS = 20000 };
+    busy b = {0};
+
+    culvert_detach(culvert_then(culvert_resolved(fx.loop, NULL, NULL), again, &b, NULL));
+    const double before = test_now();
+    while (b.steps < TURNS)
+        ev_run(fx.ev, EVRUN_ONCE);
+    ck_assert(test_now() - before < TURNS * 0.0005);
+    b.stop = true;
+    fx_run();
 }
 END_TEST
 
@@ -454,6 +471,7 @@ int main(void)
     tcase_add_test(tc, rule_11_posts_that_post_do_not_starve_sockets_and_timers);
     tcase_add_test(tc, rule_11_a_batch_of_slow_steps_ends_early);
     tcase_add_test(tc, rule_11_a_batch_is_bounded);
+    tcase_add_test(tc, what_is_ready_makes_the_loop_turn_at_once);
     tcase_add_test(tc, case_013_ten_thousand_pending_futures_cost_no_turns);
 
     tc = fx_case(suite, "sources");

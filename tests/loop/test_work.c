@@ -297,10 +297,19 @@ START_TEST(rule_07_a_job_that_has_started_settles_with_its_real_outcome)
 }
 END_TEST
 
+static void *go_wrong_at_gate(void *arg, culvert_error *err)
+{
+    (void)at_gate(arg, err);
+    return go_wrong(arg, err);
+}
+
 START_TEST(rule_09_a_dropped_job_that_fails_is_not_reported)
 {
     reset();
-    culvert_unref(culvert_work(fx.loop, go_wrong, NULL, NULL, NULL));
+    culvert_future *f = culvert_work(fx.loop, go_wrong_at_gate, NULL, NULL, NULL);
+    until_started(1);
+    culvert_unref(f);
+    atomic_store(&open_gate, 1);
     fx_run();
     ck_assert_int_eq(fx.unhandled_count, 0);
     ck_assert_uint_eq(fx_live(), 0);
