@@ -38,7 +38,7 @@ static uint64_t want(const culvert_stream *s)
 {
     const culvert__flow *flow = s->gpu->flow;
     bool budget = s->capped || s->wants_units ||
-                  atomic_load_explicit(&s->gpu->device->starving, memory_order_relaxed) > 0;
+                  atomic_load_explicit(&s->gpu->device->reserve, memory_order_relaxed) > 0;
     bool slots = !culvert__list_empty(&flow->slotless);
     unsigned units = s->units;
     for (uint64_t n = s->seen; n + 1 < s->enq; n++) {

@@ -171,6 +171,7 @@ static culvert__device *make(const culvert__driver *drv, int ordinal, struct CUc
     device->refs = 1;
     culvert__list_init(&device->gpus);
     culvert__list_init(&device->graveyard);
+    culvert__list_init(&device->line);
     pthread_mutex_init(&device->lock, NULL);
     const char *call = "cuDeviceGetCount";
     int r = drv->cuDeviceGetCount(&count);

@@ -230,7 +230,11 @@ typedef struct culvert__flow {
     culvert__link device_link; /* device->gpus */
     culvert_gpu *gpu;
     culvert__post budget_post, loss_post;
-    atomic_bool budget_posted, loss_posted, starving;
+    atomic_bool budget_posted, loss_posted;
+    culvert__link line; /* device->line, while streams are starved; under the device's lock */
+    unsigned wanted;    /* by the first of them, at least; under that lock */
+    bool in_line;       /* it is linked: for the loop's thread, without the lock */
+    unsigned turn;      /* units taken in this turn */
     culvert_error lost_error; /* valid once gpu->lost: what everything was rejected with */
     void (*on_lost)(culvert_gpu *, const culvert_error *, void *);
     void *on_lost_arg;
