@@ -36,6 +36,14 @@ static void end(void)
     gpu_fixture_nothing_left();
 }
 
+/* Nothing is pending any more but, perhaps, a host function on its way. */
+static void until_nothing_left(void)
+{
+    for (int k = 0; k < 1000 && gpu_fixture_simulated() && culvert_sim_live("stream") > 0; k++)
+        trial_turn(ev, 0.01);
+    gpu_fixture_nothing_left();
+}
+
 static culvert_gpu *open_device(int ordinal, const culvert_gpu_options *options)
 {
     culvert_error err = CULVERT_ERROR_INIT;
@@ -376,10 +384,7 @@ START_TEST(opened_again_after_close_twenty_times)
         round_trip(gpu, stream, i);
         culvert_stream_unref(stream);
         culvert_gpu_close(gpu);
-        /* Nothing is pending but, perhaps, a host function on its way. */
-        for (int k = 0; k < 1000 && gpu_fixture_simulated() && culvert_sim_live("stream") > 0; k++)
-            trial_turn(ev, 0.01);
-        gpu_fixture_nothing_left();
+        until_nothing_left();
     }
     end();
 }
@@ -514,7 +519,7 @@ START_TEST(a_context_made_elsewhere_is_used_and_left_alone)
     ck_assert_uint_eq(culvert_sim_calls("cuDevicePrimaryCtxRelease"), 0);
     ck_assert_int_eq(cuDevicePrimaryCtxGetState(0, &flags, &active), 0);
     ck_assert_int_eq(active, 1);
-    gpu_fixture_nothing_left();
+    until_nothing_left();
     ck_assert_int_eq(cuDevicePrimaryCtxRelease_v2(0), 0);
     end();
 }
