@@ -5,6 +5,7 @@
 #include "gpu/gpu_fixture.h"
 #include "lib/check_main.h"
 #include "lib/clock.h"
+#include "loop/binding.h"
 
 #include <check.h>
 #include <math.h>
@@ -312,7 +313,10 @@ static void after_the_decision(struct ev_loop *ev, ev_prepare *w, int revents)
         return;
     if (!l->attach)
         l->submitted = culvert_stream_done(f.stream);
+    ck_assert(f.loop->decided);
     ck_assert_int_eq(culvert_on_settled(l->submitted, late_settled, l, NULL), 0);
+    ck_assert(ev_is_active(
+        &f.loop->idle)); /* the loop turns once more: it does not wait for the watchdog */
 }
 
 static void minute_over(struct ev_loop *ev, ev_timer *w, int revents)
@@ -371,6 +375,48 @@ START_TEST(what_comes_after_the_decision_to_sleep_is_not_slept_over)
 }
 END_TEST
 
+/* The last look, after everything is armed, may find something: then what is armed may be wrong by now. */
+START_TEST(what_the_last_look_before_the_sleep_finds_is_looked_at_again)
+{
+    culvert_detach(culvert_stream_done(f.stream));
+    wait_for_device();
+    culvert_sim_fail("cuEventQuery", 1, 600); /* it was not ready when the first look was taken */
+    ck_assert_double_eq(culvert_loop_arm(f.loop), 0);
+    ck_assert_uint_eq(culvert_stream_in_flight(f.stream), 0);
+}
+END_TEST
+
+/* Nobody waits for the download's future, but the head of the queue does for its memory. */
+START_TEST(the_end_of_a_download_that_owes_memory_is_wanted)
+{
+    unsigned char in[16] = {0}, shared[16];
+    culvert_stream *gate = gpu_fixture_stream(&f);
+    culvert_buffer *buffer = gpu_fixture_buffer(&f, 64);
+    culvert_sim_hold(culvert_stream_native(gate));
+    culvert_sim_hold(culvert_stream_native(f.stream));
+    culvert_future *held = culvert_stream_done(gate);
+    culvert_seq *seq = culvert_seq_begin(f.stream);
+    culvert_seq_upload(seq, buffer, 0, in, 16);
+    culvert_seq_download(seq, shared, buffer, 0, 16);
+    culvert_detach(culvert_seq_submit(seq));
+    uint64_t wanted = f.stream->enq - 1;
+    seq = culvert_seq_begin(f.stream);
+    culvert_seq_wait(seq, culvert_ref(held)); /* the device stands still behind the download */
+    culvert_detach(culvert_seq_submit(seq));
+    ck_assert_uint_eq(f.stream->enq - 1, wanted + 1);
+    culvert_future *last = culvert_upload(f.stream, buffer, 32, shared, 16);
+    ck_assert_uint_eq(culvert_stream_queued(f.stream), 1);
+    while (f.stream->arm == NULL)
+        (void)culvert_loop_arm(f.loop);
+    ck_assert_uint_eq(f.stream->arm_target, wanted);
+    culvert_sim_release(NULL);
+    gpu_fixture_ok(last);
+    gpu_fixture_ok(held);
+    culvert_stream_unref(gate);
+    culvert_buffer_unref(buffer);
+}
+END_TEST
+
 /* ---- programs that sleep by themselves ---- */
 
 START_TEST(a_loop_that_is_armed_by_its_program)
@@ -424,6 +470,8 @@ static Suite *completion_suite(void)
     tc = tcase_create("sleep");
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, what_comes_after_the_decision_to_sleep_is_not_slept_over, 0, 2);
+    tcase_add_test(tc, what_the_last_look_before_the_sleep_finds_is_looked_at_again);
+    tcase_add_test(tc, the_end_of_a_download_that_owes_memory_is_wanted);
     tcase_add_test(tc, a_loop_that_is_armed_by_its_program);
     suite_add_tcase(suite, tc);
     return suite;

@@ -53,7 +53,7 @@ static void set_up(void)
     culvert_loop_options loop_options = CULVERT_LOOP_OPTIONS_INIT;
     culvert_gpu_options options = CULVERT_GPU_OPTIONS_INIT;
     loop_options.on_unhandled = unhandled;
-    options.device_reserve = 64 * MIB;
+    options.device_reserve = options.pinned_reserve = 64 * MIB; /* enough for whatever comes */
     gpu_fixture_open(&f, &loop_options, &options);
     for (int s = 0; s < STREAMS; s++) {
         streams[s] = gpu_fixture_stream(&f);

@@ -345,11 +345,30 @@ static void expect_post(void)
     }
 }
 
+static bool streams_held;
+
+/* What is submitted from now on is over at the earliest when the loop sleeps. */
+static void hold_streams(void)
+{
+    for (int i = 0; i < STREAMS; i++)
+        culvert_sim_hold(culvert_stream_native(streams[i]));
+    streams_held = true;
+}
+
+static void release_streams(void)
+{
+    for (int i = 0; i < STREAMS; i++)
+        culvert_sim_release(culvert_stream_native(streams[i]));
+    streams_held = false;
+}
+
 /* Sleeps as the program of culvert_loop_arm would, but for ever: only a wake-up ends it. */
 static void sleep_until_woken(bool closed)
 {
     for (;;) {
         double seconds = culvert_loop_arm(f.loop);
+        if (seconds > 0 && streams_held)
+            release_streams();
         if (seconds > 0 && !should_wake(closed))
             return;
         if (seconds > 0.05) /* or it looks every millisecond: no notifier is free */
@@ -365,6 +384,8 @@ static void random_run(void)
     culvert_future *held = culvert_stream_done(gate);
     unsigned n = 1 + pick(OPS);
     while (nworks < n) {
+        if (pick(4) == 0 && !streams_held)
+            hold_streams();
         submit_work(held);
         switch (pick(8)) {
         case 0: (void)culvert_loop_arm(f.loop); break;
@@ -377,6 +398,8 @@ static void random_run(void)
     sleep_until_woken(true);
     wait_for_work(&works[pick(nworks)]); /* after it was armed for something later */
     sleep_until_woken(true);
+    if (streams_held)
+        release_streams();
     culvert_sim_release(culvert_stream_native(gate));
     for (unsigned i = 0; i < nworks; i++)
         wait_for_work(&works[i]);
