@@ -24,6 +24,21 @@
  *     CUDA_MODULE_LOADING           EAGER or LAZY (LAZY)
  *     CUDA_VISIBLE_DEVICES          as for the real driver; read by cuInit
  *
+ * What the driver's manual does not tell, or tells otherwise, is as it was measured on an H200, driver
+ * 580, CUDA 13.0. Most of it is rows of tests/conformance; what matters most to a server:
+ *
+ *   - cuMemFree, cuMemFreeHost, cuMemHostUnregister and cuModuleLoadDataEx wait until the kernels that
+ *     run are over, and meanwhile nobody can launch
+ *   - 1021 operations fit in a hardware queue; the next one blocks its caller
+ *   - n streams that wait for events, with device work behind the wait, occupy n hardware queues; when
+ *     all are occupied, no other stream's work begins (culvert_sim_hardware_queues)
+ *   - 60 streams of the process may have host functions that have not run; cuLaunchHostFunc on one more
+ *     stream blocks its caller. (From the 57th to the 64th; 60 is the simulator's number.)
+ *   - loading a function lazily does not wait (but see culvert_sim_lazy_loading_waits)
+ *   - in a host function cuStreamQuery, cuEventQuery and cuEventRecord work, and what else was tried is
+ *     CUDA_ERROR_NOT_PERMITTED
+ *   - without a current context a launch or a fill takes its stream's
+ *
  * A violation is something that the driver allows, or does not notice, and that loses data, hangs or
  * stalls a server on the hardware:
  *
@@ -84,8 +99,12 @@ CULVERT_API void culvert_sim_reset(void);
 CULVERT_API void culvert_sim_devices(int n);
 
 /**
- * How many hardware queues the streams made from now on share, in the order of their creation. With
- * fewer than 8, what waits at the head of a queue holds up the other streams of that queue.
+ * How many hardware queues there are. With one, what waits at its head holds up whatever was put on
+ * any stream later; a wait counts only if something stands behind it. With n of them, a launch, copy,
+ * fill or graph launch is held up while n streams wait for events since before it was put on its
+ * stream; of these count those that have a launch, copy, fill or graph launch behind the wait. (How
+ * many operations fit, culvert_sim_queue_depth(), is by queue, and the queues are dealt in turn to the
+ * streams made from now on.)
  *
  * @param n 1 to 32. Other numbers abort.
  * @return nothing. Errors: none. Thread: any. Re-entrant: yes. Since 0.1.0.

@@ -132,6 +132,7 @@ void culvert_sim_hardware_queues(int n)
                             SIM_MAX_QUEUES);
     culvert__sim_lock();
     culvert__sim.hardware_queues = (unsigned)n;
+    culvert__sim_unpark_all();
     culvert__sim_unlock();
 }
 

@@ -24,8 +24,8 @@
 #define SIM_PRIORITIES    6 /* 0 (least) to -5 (greatest) */
 #define SIM_CONTEXT_STACK 32
 
-/* With fewer hardware queues, what waits at the head of a queue holds up what is behind it. */
-#define SIM_INDEPENDENT_QUEUES 8
+/* Streams of the process with host functions that have not run: see schedule.c. */
+#define SIM_MAX_HOST_STREAMS 60
 
 struct sim_capture;
 struct sim_op;
@@ -166,19 +166,20 @@ struct sim_work {
 
 struct sim_op {
     struct sim_op *next;                    /* in its stream, or the free list */
-    struct sim_op *queue_next, *queue_prev; /* in its hardware queue's list */
+    struct sim_op *queue_next, *queue_prev; /* in the context's list */
     struct sim_op *host_next;
     struct CUstream_st *stream;
     struct sim_record *record; /* SIM_RECORD, SIM_WAIT, and what must be told of the end */
     enum culvert__sim_function call;
     bool device;  /* counts in its hardware queue */
     bool queued;  /* counted there at the moment */
-    bool listed;  /* in the queue's list */
+    bool listed;  /* in the context's list */
     bool silent;  /* the simulator's own, not the program's */
     bool started; /* its time has begun */
     uint64_t end_ns;
     uint64_t seq;
-    int status; /* of a callback that outlived its stream */
+    uint64_t place; /* among all operations, by when they were put on their streams */
+    int status;     /* of a callback that outlived its stream */
     struct sim_op *timed_next;
     size_t plan_at; /* the next node of a graph */
     unsigned nuses;
@@ -191,7 +192,6 @@ struct sim_hwq {
     unsigned waiting; /* launches, copies, fills, graphs that have not begun */
     unsigned blocked; /* callers */
     pthread_cond_t room;
-    struct sim_op *head, *tail; /* all that has not begun, in order; only with few queues */
 };
 
 enum sim_stream_state {
@@ -201,7 +201,7 @@ enum sim_stream_state {
     SIM_STREAM_WAITING, /* for a record */
     SIM_STREAM_HOST,    /* for a host function */
     SIM_STREAM_TIMED,   /* for a point in time */
-    SIM_STREAM_PARKED   /* for its turn in the hardware queue */
+    SIM_STREAM_PARKED   /* for its turn: see hardware_queue.c */
 };
 
 struct CUstream_st {
@@ -214,8 +214,12 @@ struct CUstream_st {
     enum sim_stream_state state;
     bool held, closed;
     struct sim_op *head, **tail;
-    struct CUstream_st *ready_next, *wait_next;
+    struct CUstream_st *ready_next, *wait_next, *parked_next;
+    bool in_parked;
     struct sim_hwq *queue;
+    uint64_t last_work;     /* the place of the last operation that is not a wait */
+    unsigned device_work;   /* launches, copies, fills, graphs on it */
+    unsigned host_work;     /* host functions on it */
     uint64_t enqueued;      /* operations so far, without the simulator's own */
     uint64_t joined;        /* of them, those that the legacy stream waits for: see legacy.c */
     uint64_t legacy_joined; /* of the legacy stream's, those that this one waits for */
@@ -251,8 +255,10 @@ struct CUctx_st {
     struct CUmod_st *modules;
     struct sim_hwq queues[SIM_MAX_QUEUES];
     unsigned next_queue;
-    unsigned unfinished; /* launches, copies, fills, graphs */
-    unsigned stalls;     /* calls that wait for the device and hold up everybody's launches */
+    struct sim_op *list_head, *list_tail; /* all that has not begun, in order; with one queue */
+    unsigned unfinished;                  /* launches, copies, fills, graphs */
+    unsigned waits;                       /* for records, on all streams */
+    unsigned stalls; /* calls that wait for the device and hold up everybody's launches */
     const char *stall_call;
     size_t ring_used; /* bytes of the staging ring of pageable uploads */
     int sticky;
@@ -305,6 +311,8 @@ struct sim {
     unsigned nworkers, idle, tokens, scouts, executing;
     bool stopping, timekeeper;
     struct sim_op *timed; /* sorted by end */
+    struct CUstream_st *parked;
+    uint64_t places;
     bool virtual_time;
     uint64_t virtual_ns;
 
@@ -313,6 +321,7 @@ struct sim {
     bool host_started;
     struct sim_op *host_head, **host_tail; /* through host_next */
     struct sim_op *host_current;
+    unsigned host_streams; /* that have host_work */
 
     unsigned waiters;    /* on `changed`, for quiet or for a context that is idle */
     uint64_t operations; /* queued or running */
@@ -367,9 +376,18 @@ void culvert__sim_run_stream(struct CUstream_st *s,
 void culvert__sim_host_done(struct sim_op *op);              /* [lock] a host function returned */
 void culvert__sim_time_passed(void);                         /* [lock] start what is due */
 struct CUstream_st *culvert__sim_ready_take(void);           /* [lock] NULL: none */
-void culvert__sim_leave_queue(struct sim_op *op);            /* [lock] it begins, or is dropped */
+void culvert__sim_unlink(struct sim_op *op); /* [lock] it is over, or dropped: undoes the counts */
 void culvert__sim_give_to_host(struct sim_op *op);    /* [lock] for the host function thread */
 void culvert__sim_stream_over(struct CUstream_st *s); /* [lock] frees it if nothing needs it */
+
+/* hardware_queue.c. All: [lock] */
+void culvert__sim_join_queue(struct sim_op *op);
+void culvert__sim_leave_queue(struct sim_op *op);    /* it begins, or is dropped */
+bool culvert__sim_has_turn(const struct sim_op *op); /* the first one of its stream may begin */
+void culvert__sim_park(struct CUstream_st *s);       /* until it may */
+void culvert__sim_unpark(struct CUstream_st *s);     /* it is being emptied */
+void culvert__sim_unpark_all(void);                  /* look again who may begin */
+
 /* purge.c. Drops everything queued on the context's streams; pending records fail with `result`. [lock] */
 void culvert__sim_purge(struct CUctx_st *ctx, int result);
 

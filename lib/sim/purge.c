@@ -46,10 +46,7 @@ static void drop(struct CUstream_st *s, struct sim_op **at, int result)
     *at = op->next;
     if (!*at)
         s->tail = at;
-    culvert__sim_leave_queue(op);
-    culvert__sim_order_finish(op);
-    if (op->device && --s->ctx->unfinished == 0)
-        culvert__sim_tell_changed();
+    culvert__sim_unlink(op);
     if (op->record && op->work.kind != SIM_WAIT)
         culvert__sim_record_settle(op->record, result);
     if (lives) {
@@ -80,6 +77,7 @@ static void purge_stream(struct CUstream_st *s, int result)
         forget_host(op);
     if (!under_way && s->state != SIM_STREAM_READY)
         s->state = SIM_STREAM_IDLE;
+    culvert__sim_unpark(s);
     while (*at)
         drop(s, at, result);
     culvert__sim_stream_over(s);
@@ -92,6 +90,7 @@ void culvert__sim_purge(struct CUctx_st *ctx, int result)
         next = s->next;
         purge_stream(s, result);
     }
+    culvert__sim_unpark_all();
     for (int q = 0; q < SIM_MAX_QUEUES; q++) {
         if (ctx->queues[q].blocked > 0)
             pthread_cond_broadcast(&ctx->queues[q].room);

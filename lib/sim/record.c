@@ -61,6 +61,8 @@ void culvert__sim_record_settle(struct sim_record *r, int result)
         s->state = SIM_STREAM_IDLE;
         culvert__sim_kick(s);
     }
+    if (culvert__sim.parked)
+        culvert__sim_unpark_all();
     if (r->host_waiters > 0)
         culvert__sim_tell_changed();
 }

@@ -4,7 +4,8 @@
  *
  * Invariants: every stream is in its context's list until it is freed. A destroyed stream (closed)
  * goes when its last operation is off. The handles 0 and 1 mean the context's legacy stream, 2 the
- * calling thread's own, which is made at its first use. Hardware queues are dealt out in turn.
+ * calling thread's own, which is made at its first use. The room of the hardware queues is dealt out
+ * in turn.
  */
 #include "sim/memory.h"
 

@@ -21,6 +21,7 @@
 enum {
     CONF_BARE = 1,      /* the driver is open, and nothing else has been done */
     CONF_ONE_QUEUE = 2, /* with CUDA_DEVICE_MAX_CONNECTIONS=1 */
+    CONF_32_QUEUES = 8, /* with 32; otherwise it is not set, which means 8 */
     CONF_EXITS = 4      /* ends the process itself, with status 0 if all is well */
 };
 

@@ -157,43 +157,137 @@ static bool over_within(struct CUstream_st *s, double seconds)
     return false;
 }
 
-/* Streams that wait for a busy one, and then streams that wait for nothing. */
-static bool innocents_run(int waiting, int innocents)
+enum behind { NOTHING, HOST_FUNCTION, KERNEL };
+
+/* Streams that wait for a busy one, and then 16 that wait for nothing: how many of these stand still. */
+static int stalled_by(int waiting, enum behind behind)
 {
-    enum { MOST = 64 };
-    struct CUstream_st *busy = conf_stream(), *s[MOST], *innocent[MOST];
+    enum { MOST = 64, INNOCENT = 16 };
+    struct CUstream_st *busy = conf_stream(), *s[MOST], *innocent[INNOCENT];
     struct CUevent_st *e = conf_event();
+    int stalled = INNOCENT;
     for (int i = 0; i < waiting; i++)
         s[i] = conf_stream();
-    for (int i = 0; i < innocents; i++)
+    for (int i = 0; i < INNOCENT; i++)
         innocent[i] = conf_stream();
     struct spin spin = conf_spin(busy);
     NEED(d->cuEventRecord(e, busy));
     for (int i = 0; i < waiting; i++) {
         NEED(d->cuStreamWaitEvent(s[i], e, 0));
-        NEED(conf_launch("nothing", s[i], NULL));
+        if (behind == HOST_FUNCTION)
+            NEED(d->cuLaunchHostFunc(s[i], do_nothing, NULL));
+        else if (behind == KERNEL)
+            NEED(conf_launch("nothing", s[i], NULL));
     }
-    bool all = true;
-    for (int i = 0; i < innocents; i++) {
+    for (int i = 0; i < INNOCENT; i++)
         NEED(conf_launch("nothing", innocent[i], NULL));
-        all = all && over_within(innocent[i], 1);
+    for (int tries = 0; tries < 500 && stalled > 0; tries++) {
+        stalled = 0;
+        for (int i = 0; i < INNOCENT; i++)
+            stalled += d->cuStreamQuery(innocent[i]) != 0;
+        conf_nap();
     }
     conf_let_go(spin);
-    for (int i = 0; i < innocents; i++)
-        conf_result("innocent", d->cuStreamSynchronize(innocent[i]), 0);
+    for (int i = 0; i < INNOCENT; i++)
+        NEED(d->cuStreamSynchronize(innocent[i]));
     for (int i = 0; i < waiting; i++)
         NEED(d->cuStreamSynchronize(s[i]));
-    return all;
+    return stalled;
 }
 
-static void one_queue_stalls(void)
+static void stall_nobody(int waiting, enum behind behind)
 {
-    conf_true("a stream behind a waiting one stands still", !innocents_run(1, 1));
+    conf_range("of 16 streams stand still", stalled_by(waiting, behind), 0, 0);
+}
+static void stall_all(int waiting, enum behind behind)
+{
+    conf_range("of 16 streams stand still", stalled_by(waiting, behind), 16, 16);
 }
 
-static void eight_queues_do_not(void)
+static void wait_1(void)
 {
-    conf_true("8 streams behind 64 waiting ones run", innocents_run(64, 8));
+    stall_all(1, KERNEL);
+}
+static void wait_1_with_a_host_function(void)
+{
+    stall_all(1, HOST_FUNCTION);
+}
+static void wait_4(void)
+{
+    stall_nobody(4, KERNEL);
+}
+static void wait_16(void)
+{
+    stall_all(16, KERNEL);
+}
+static void wait_16_of_32(void)
+{
+    stall_nobody(16, KERNEL);
+}
+static void wait_64(void)
+{
+    stall_all(64, KERNEL);
+}
+static void wait_64_with_nothing(void)
+{
+    stall_nobody(64, NOTHING);
+}
+static void wait_32_with_host_functions(void)
+{
+    stall_nobody(32, HOST_FUNCTION);
+}
+
+/* Streams that wait for an event and then have a host function. */
+
+enum { HOST_STREAMS = 64 };
+
+struct host_streams {
+    struct CUstream_st *streams[HOST_STREAMS];
+    struct CUevent_st *event;
+    int most;
+    _Atomic int n;
+};
+
+static int host_function_each(void *arg)
+{
+    struct host_streams *h = arg;
+    int result = 0;
+    while (result == 0 && atomic_load(&h->n) < h->most) {
+        struct CUstream_st *s = h->streams[atomic_load(&h->n)];
+        result = d->cuStreamWaitEvent(s, h->event, 0);
+        if (result == 0)
+            result = d->cuLaunchHostFunc(s, do_nothing, NULL);
+        atomic_fetch_add(&h->n, 1);
+    }
+    return result;
+}
+
+static void host_functions_of(int streams, bool blocks)
+{
+    struct host_streams h = {.event = conf_event(), .most = streams};
+    struct CUstream_st *busy = conf_stream();
+    for (int i = 0; i < streams; i++)
+        h.streams[i] = conf_stream();
+    struct spin spin = conf_spin(busy);
+    NEED(d->cuEventRecord(h.event, busy));
+    struct conf_call *call = conf_async(host_function_each, &h);
+    bool waited = blocks ? conf_blocked(call) : !conf_returned(call);
+    conf_true(blocks ? "one waits" : "none waits", waited == blocks);
+    conf_range("streams whose call returned", atomic_load(&h.n), blocks ? 56 : streams,
+               blocks ? streams - 1 : streams);
+    conf_let_go(spin);
+    conf_result("result", conf_join(call), 0);
+    for (int i = 0; i < streams; i++)
+        NEED(d->cuStreamSynchronize(h.streams[i]));
+}
+
+static void host_functions_of_48(void)
+{
+    host_functions_of(48, false);
+}
+static void host_functions_of_64(void)
+{
+    host_functions_of(64, true);
 }
 
 /* With one queue: two operations of a busy stream, then another stream. */
@@ -241,9 +335,20 @@ const struct row conf_queue_rows[] = {
     {"a graph launch waits behind 1021 graph launches", depth_of_graphs, 0},
     {"cuEventRecord never waits", records_do_not_wait, 0},
     {"cuStreamWaitEvent never waits", waits_do_not_wait, 0},
-    {"cuLaunchHostFunc never waits", host_functions_do_not_wait, 0},
-    {"with one hardware queue a waiting stream stalls others", one_queue_stalls, CONF_ONE_QUEUE},
-    {"with eight hardware queues it does not", eight_queues_do_not, 0},
+    {"cuLaunchHostFunc never waits on one stream", host_functions_do_not_wait, 0},
+    {"nor where 48 streams have a host function that has not run", host_functions_of_48, 0},
+    {"where 64 streams do, it waits", host_functions_of_64, 0},
+    {"with one hardware queue a waiting stream with a kernel stalls others", wait_1,
+     CONF_ONE_QUEUE},
+    {"so does one with a host function", wait_1_with_a_host_function, CONF_ONE_QUEUE},
+    {"64 waiting streams with nothing do not", wait_64_with_nothing, CONF_ONE_QUEUE},
+    {"with 8 hardware queues 4 waiting streams with kernels stall nobody", wait_4, 0},
+    {"16 do", wait_16, 0},
+    {"64 with nothing do not", wait_64_with_nothing, 0},
+    {"32 with host functions do not", wait_32_with_host_functions, 0},
+    {"with 32 hardware queues 16 waiting streams with kernels stall nobody", wait_16_of_32,
+     CONF_32_QUEUES},
+    {"64 do", wait_64, CONF_32_QUEUES},
     {"with one hardware queue kernels of two streams run at once", one_queue_behind_a_kernel,
      CONF_ONE_QUEUE},
     {"with one hardware queue a second kernel of a stream stalls others",

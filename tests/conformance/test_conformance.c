@@ -84,6 +84,8 @@ static pid_t start(int row, int *out)
         dup2(ends[1], STDOUT_FILENO);
         if (rows[row]->flags & CONF_ONE_QUEUE)
             setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+        else if (rows[row]->flags & CONF_32_QUEUES)
+            setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
         else
             unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
         unsetenv("CUDA_MODULE_LOADING");

@@ -112,6 +112,64 @@ START_TEST(the_host_function_thread_can_stand_still)
 }
 END_TEST
 
+/* A host function on each of 61 streams, which nothing but the first one can hold up. */
+struct many {
+    struct CUstream_st *streams[61];
+    _Atomic int launched, calls;
+};
+
+static int launch_on_all(void *arg)
+{
+    struct many *m = arg;
+    for (int i = 0; i < 61; i++) {
+        int result = cuLaunchHostFunc(m->streams[i], count, &m->calls);
+        if (result)
+            return result;
+        atomic_fetch_add(&m->launched, 1);
+    }
+    return 0;
+}
+
+static int loop_launches_on_all(void *arg)
+{
+    culvert_sim_loop_thread();
+    return launch_on_all(arg);
+}
+
+static void check_the_61st_waits(int (*fn)(void *))
+{
+    struct many m = {0};
+    for (int i = 0; i < 61; i++) {
+        m.streams[i] = sim_stream();
+        culvert_sim_hold(m.streams[i]);
+    }
+    struct sim_thread_call *call = sim_in_thread(fn, &m);
+    sim_until(atomic_load(&m.launched) == 60);
+    ck_assert(sim_still_runs(call));
+    for (int i = 0; i < 3; i++)
+        ck_ok(cuLaunchHostFunc(m.streams[0], count, &m.calls)); /* more on one that has some */
+    culvert_sim_release(m.streams[1]);
+    ck_ok(sim_join(call));
+    culvert_sim_release(NULL);
+    ck_ok(cuCtxSynchronize());
+    ck_assert_int_eq(atomic_load(&m.calls), 61 + 3);
+}
+
+START_TEST(sixty_streams_have_host_functions_and_the_next_one_waits)
+{
+    check_the_61st_waits(launch_on_all);
+    ck_no_violation();
+}
+END_TEST
+
+START_TEST(a_loop_thread_must_not_wait_for_host_functions_of_others)
+{
+    check_the_61st_waits(loop_launches_on_all);
+    ck_violation(1,
+                 "cuLaunchHostFunc blocks the loop thread: too many streams have a host function");
+}
+END_TEST
+
 START_TEST(case_036_none_runs_after_a_sticky_error)
 {
     struct CUstream_st *s = sim_stream(), *other = sim_stream();
@@ -192,6 +250,8 @@ static Suite *suite(void)
     tcase_add_test(t, case_041_one_thread_runs_all_host_functions);
     tcase_add_test(t, case_032_a_host_function_may_not_call_the_driver);
     tcase_add_test(t, the_host_function_thread_can_stand_still);
+    tcase_add_test(t, sixty_streams_have_host_functions_and_the_next_one_waits);
+    tcase_add_test(t, a_loop_thread_must_not_wait_for_host_functions_of_others);
     tcase_add_test(t, case_036_none_runs_after_a_sticky_error);
     tcase_add_test(t, case_037_they_can_be_made_to_run_all_the_same);
     tcase_add_test(t, callbacks_run_with_the_status);

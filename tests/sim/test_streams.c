@@ -194,19 +194,28 @@ START_TEST(events_waits_and_host_functions_do_not_block_at_20000)
 }
 END_TEST
 
-/* A waiting stream before an innocent one; whether the innocent one runs. */
-static bool innocent_runs(int queues)
+enum behind { NOTHING, HOST_FUNCTION, WORK };
+
+/* Streams that wait for a busy one, before an innocent one; whether the innocent one runs. */
+static bool innocent_runs(int queues, int waiting, enum behind behind)
 {
-    culvert_sim_hardware_queues(queues);
-    struct CUstream_st *busy = sim_stream(), *waiting = sim_stream(), *innocent = sim_stream();
+    struct CUstream_st *busy = sim_stream(), *innocent = sim_stream(), *s[64];
     struct CUevent_st *e = sim_event();
-    uint32_t *to = sim_pinned(12);
+    uint32_t *to = sim_pinned(66 * 4);
+    _Atomic int calls = 0;
+    culvert_sim_hardware_queues(queues);
     culvert_sim_hold(busy);
     ck_ok(sim_store(busy, to, 1));
     ck_ok(cuEventRecord(e, busy));
-    ck_ok(cuStreamWaitEvent(waiting, e, 0));
-    ck_ok(sim_store(waiting, to + 1, 1));
-    ck_ok(sim_store(innocent, to + 2, 1));
+    for (int i = 0; i < waiting; i++) {
+        s[i] = sim_stream();
+        ck_ok(cuStreamWaitEvent(s[i], e, 0));
+        if (behind == HOST_FUNCTION)
+            ck_ok(cuLaunchHostFunc(s[i], count, &calls));
+        else if (behind == WORK)
+            ck_ok(sim_store(s[i], to + 2 + i, 1));
+    }
+    ck_ok(sim_store(innocent, to + 1, 1));
     bool ran = false;
     for (int i = 0; i < 50 && !ran; i++) {
         sim_nap();
@@ -214,41 +223,96 @@ static bool innocent_runs(int queues)
     }
     culvert_sim_release(busy);
     ck_ok(cuStreamSynchronize(innocent));
-    ck_ok(cuStreamSynchronize(waiting));
-    ck_assert_uint_eq(to[0] + to[1] + to[2], 3);
+    ck_ok(cuCtxSynchronize());
+    ck_assert_uint_eq(to[0] + to[1], 2);
+    for (int i = 0; i < waiting && behind == WORK; i++)
+        ck_assert_uint_eq(to[2 + i], 1);
+    ck_assert_int_eq(atomic_load(&calls), behind == HOST_FUNCTION ? waiting : 0);
     return ran;
 }
 
 START_TEST(with_one_hardware_queue_a_waiting_stream_stalls_others)
 {
-    ck_assert(!innocent_runs(1));
+    ck_assert(!innocent_runs(1, 1, WORK));
+    ck_assert(!innocent_runs(1, 1, HOST_FUNCTION));
+    ck_assert(innocent_runs(1, 64, NOTHING));
 }
 END_TEST
 
-START_TEST(with_eight_hardware_queues_it_does_not)
+START_TEST(as_many_waiting_streams_as_hardware_queues_stall_others)
 {
-    ck_assert(innocent_runs(8));
+    static const int queues[] = {2, 7, 8, 32};
+    int n = queues[_i];
+    ck_assert(innocent_runs(n, n - 1, WORK));
+    ck_assert(!innocent_runs(n, n, WORK));
+    ck_assert(!innocent_runs(n, 64, WORK));
+    ck_assert(innocent_runs(n, 64, NOTHING));
+    ck_assert(innocent_runs(n, 48, HOST_FUNCTION));
 }
 END_TEST
 
-START_TEST(with_eight_hardware_queues_64_waiting_streams_stall_none)
+START_TEST(waits_do_not_stall_what_was_there_before)
 {
-    struct CUstream_st *busy = sim_stream(), *s[64];
-    struct CUevent_st *e = sim_event();
-    uint32_t *to = sim_pinned(66 * 4);
-    culvert_sim_hold(busy);
-    ck_ok(sim_store(busy, to, 1));
+    struct CUstream_st *busy = sim_stream(), *first = sim_stream(), *s[16];
+    struct CUevent_st *e = sim_event(), *f = sim_event();
+    uint32_t *to = sim_pinned(18 * 4);
+    _Atomic uint32_t *flag = (_Atomic uint32_t *)sim_pinned(4);
+    ck_ok(sim_spin(busy, flag));
     ck_ok(cuEventRecord(e, busy));
-    for (int i = 0; i < 64; i++) {
+    ck_ok(sim_store(busy, to, 1)); /* what the other waits are for comes behind a kernel */
+    ck_ok(cuEventRecord(f, busy));
+    ck_ok(cuStreamWaitEvent(first, e, 0));
+    ck_ok(sim_store(first, to + 1, 1));
+    for (int i = 0; i < 16; i++) {
         s[i] = sim_stream();
-        ck_ok(cuStreamWaitEvent(s[i], e, 0));
-        ck_ok(sim_store(s[i], to + 1 + i, 1));
+        ck_ok(cuStreamWaitEvent(s[i], f, 0));
+        ck_ok(sim_store(s[i], to + 2 + i, 1));
     }
-    for (int i = 0; i < 8; i++) {
-        struct CUstream_st *innocent = sim_stream();
-        ck_ok(sim_store(innocent, to + 65, 1));
-        ck_ok(cuStreamSynchronize(innocent));
+    atomic_store(flag, 1);
+    ck_ok(cuCtxSynchronize());
+    for (int i = 0; i < 18; i++)
+        ck_assert_uint_eq(to[i], 1);
+}
+END_TEST
+
+START_TEST(stalled_work_goes_with_its_context)
+{
+    struct CUstream_st *busy = sim_stream();
+    struct CUevent_st *e = sim_event();
+    uint64_t d = sim_device(4096);
+    culvert_sim_hold(busy);
+    ck_ok(cuMemsetD8Async(d, 0, 1, busy));
+    ck_ok(cuEventRecord(e, busy));
+    for (unsigned i = 0; i < 24; i++) {
+        struct CUstream_st *s = sim_stream();
+        if (i < 8)
+            ck_ok(cuStreamWaitEvent(s, e, 0));
+        ck_ok(cuMemsetD8Async(d + 1 + i, 0, 1, s));
+        ck_result(cuStreamQuery(s), CUDA_ERROR_NOT_READY);
     }
+    culvert_sim_poison(0, 700);
+    sim_until(culvert_sim_live("operation") == 0);
+    ck_result(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+END_TEST
+
+START_TEST(stalled_work_goes_on_when_there_are_more_queues)
+{
+    struct CUstream_st *busy = sim_stream(), *s = NULL;
+    struct CUevent_st *e = sim_event();
+    uint64_t d = sim_device(4096);
+    culvert_sim_hold(busy);
+    ck_ok(cuMemsetD8Async(d, 0, 1, busy));
+    ck_ok(cuEventRecord(e, busy));
+    for (unsigned i = 0; i < 9; i++) {
+        s = sim_stream();
+        if (i < 8)
+            ck_ok(cuStreamWaitEvent(s, e, 0));
+        ck_ok(cuMemsetD8Async(d + 1 + i, 0, 1, s));
+    }
+    ck_result(cuStreamQuery(s), CUDA_ERROR_NOT_READY);
+    culvert_sim_hardware_queues(9);
+    ck_ok(cuStreamSynchronize(s));
     culvert_sim_release(busy);
     ck_ok(cuCtxSynchronize());
 }
@@ -384,8 +448,10 @@ static Suite *suite(void)
     tcase_add_test(t, the_depth_can_be_set);
     tcase_add_test(t, events_waits_and_host_functions_do_not_block_at_20000);
     tcase_add_test(t, with_one_hardware_queue_a_waiting_stream_stalls_others);
-    tcase_add_test(t, with_eight_hardware_queues_it_does_not);
-    tcase_add_test(t, with_eight_hardware_queues_64_waiting_streams_stall_none);
+    tcase_add_loop_test(t, as_many_waiting_streams_as_hardware_queues_stall_others, 0, 4);
+    tcase_add_test(t, waits_do_not_stall_what_was_there_before);
+    tcase_add_test(t, stalled_work_goes_with_its_context);
+    tcase_add_test(t, stalled_work_goes_on_when_there_are_more_queues);
     tcase_add_test(t, case_084_a_ready_stream_of_higher_priority_goes_first);
     tcase_add_test(t, case_085_the_legacy_stream_and_blocking_streams_wait_for_each_other);
     tcase_add_test(t, the_per_thread_stream_is_a_blocking_stream);
