@@ -135,6 +135,22 @@ START_TEST(rule_16_the_last_handle_may_be_one_of_a_refusal)
 }
 END_TEST
 
+/* What is made after everything has gone holds the memory itself. */
+START_TEST(rule_16_errors_can_be_made_of_a_binding_that_is_down)
+{
+    culvert_loop *loop = culvert_loop_ref(fx.loop);
+
+    free_it();
+    culvert_future *f = culvert_fail(loop, CULVERT_EUSER, 5, "late");
+    culvert_future *g = culvert_sleep(loop, 1.0);
+    culvert_loop_unref(loop);
+    ck_assert_int_eq(culvert_get_error(f)->native, 5);
+    ck_assert_int_eq(culvert_status(g), CULVERT_ESHUTDOWN);
+    culvert_unref(g);
+    culvert_unref(f);
+}
+END_TEST
+
 /* ---- case 7 ---- */
 
 START_TEST(case_007_completions_that_were_queued_settle_once_inside_and_nothing_runs_later)
@@ -411,6 +427,7 @@ int main(void)
     tcase_add_test(tc, rule_16_the_last_handle_may_be_one_of_a_refusal);
     tcase_add_test(tc,
                    case_007_completions_that_were_queued_settle_once_inside_and_nothing_runs_later);
+    tcase_add_test(tc, rule_16_errors_can_be_made_of_a_binding_that_is_down);
     tcase_add_test(tc, the_thread_of_the_loop_may_be_gone);
 
     tc = fx_case(suite, "from inside");

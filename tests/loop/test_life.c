@@ -508,6 +508,38 @@ START_TEST(log_messages_go_to_on_log)
 }
 END_TEST
 
+/* ---- without the macros that add the place of a call ---- */
+
+START_TEST(the_functions_behind_the_macros)
+{
+    culvert_future *f, *all[7];
+    culvert_promise *p = (culvert_promise_new)(fx.loop, &f);
+
+    culvert_promise_drop(p);
+    ck_assert_ptr_null(culvert_get_error(f)->where);
+    culvert_unref(f);
+    f = (culvert_fail)(fx.loop, CULVERT_EUSER, 0, "x");
+    ck_assert_ptr_null(culvert_get_error(f)->where);
+    culvert_unref(f);
+    for (int i = 0; i < 4; i++)
+        all[i] = (culvert_sleep)(fx.loop, 0.0);
+    all[0] = (culvert_all)(fx.loop, &all[0], 1);
+    all[1] = (culvert_all_settled)(fx.loop, &all[1], 1);
+    all[2] = (culvert_any)(fx.loop, &all[2], 1);
+    all[3] = (culvert_race)(fx.loop, &all[3], 1);
+    all[4] = (culvert_timeout)((culvert_work)(fx.loop, no_job, NULL, NULL, NULL), 100.0);
+    all[5] = (culvert_writable)(fx.loop, 1);
+    all[6] = (culvert_readable)(fx.loop, -1);
+    fx_run();
+    for (int i = 0; i < 7; i++) {
+        ck_assert_int_eq(culvert_status(all[i]), i < 6 ? CULVERT_OK : CULVERT_EINVAL);
+        if (i == 6)
+            ck_assert_ptr_null(culvert_get_error(all[i])->where);
+        culvert_unref(all[i]);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("life");
@@ -530,6 +562,8 @@ int main(void)
     tcase_add_test(tc, ev_run_inside_a_libev_callback);
     tcase_add_test(tc, ev_run_inside_a_step);
     tcase_add_test(tc, a_loop_that_waits_sleeps);
+
+    tcase_add_test(tc, the_functions_behind_the_macros);
 
     tc = fx_case(suite, "options");
     tcase_add_test(tc, options_out_of_range_are_refused);
