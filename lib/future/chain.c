@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Chains: then, catch, finally, on_settled. One allocation a step: the future, its waiter and the step.
+ * Chains: then, catch, finally, on_settled. One allocation a step: the future, its waiter and the
+ * step.
  *
- *                   up settled                    fn returned a pending future
- *   WAITING ------------------------> RUNNING ------------------------------------> ADOPTING
- *      |  \___ does not apply ___         | fn returned NULL or a settled one           | it settled
- *      | cancelled               \        v                                             v
- *      +------------------------> DONE <------------------------------------------------+
+ *               up settled            fn returned a pending future
+ *   WAITING -----------------> RUNNING -----------------------------------> ADOPTING
+ *      |  \__ does not apply __    | fn returned NULL or a settled one          | it settled
+ *      | cancelled             \   v                                            v
+ *      +-----------------------> DONE <-----------------------------------------+
  *
- * A cancelled `finally` stays WAITING, as an observer that keeps its own memory: its future is settled, its
- * step still runs.
+ * A cancelled `finally` stays WAITING, as an observer that keeps its own memory: its future is
+ * settled, its step still runs.
  *
  * Invariants:
  *   - the waiter waits for `up` while WAITING and RUNNING, for the returned future while ADOPTING;
  *   - arg is released when fn has returned, or when it will not be called;
- *   - adopters do not nest: a step that returns the next step for ever keeps two futures alive. When a step
- *     that only another adopter waits for is to adopt a future, that adopter waits for it instead.
+ *   - adopters do not nest: a step that returns the next step for ever keeps two futures alive.
+ *     When a step that only another adopter waits for is to adopt a future, that adopter waits for
+ *     it instead.
  */
 #include "future/future_internal.h"
 
@@ -94,8 +96,8 @@ static culvert__waiter *lone_adopter(const culvert_future *f)
     return w->interested && w->task.run == adopted ? w : NULL;
 }
 
-/* Whether `f`, seen through the steps that it waits for, is waiting for `s`. Bounded: it finds mistakes
-   as they are made, such as a step that waits for its own future, not every circle. */
+/* Whether `f`, seen through the steps that it waits for, is waiting for `s`. Bounded: it finds
+   mistakes as they are made, such as a step that waits for its own future, not every circle. */
 static bool waits_for(culvert_future *f, const step *s)
 {
     for (int hops = 0; hops < 16; hops++) {

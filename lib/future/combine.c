@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sets: all, all_settled, any, race. One allocation: the future, and a member and a waiter for each child.
+ * Sets: all, all_settled, any, race. One allocation: the future, and a member and a waiter for each
+ * child.
  *
- *   all          waits for every child; the first rejection takes the interest in the others away, which
- *                cancels those that nobody else wants, but still waits for each
+ *   all          waits for every child; the first rejection takes the interest in the others away,
+ *                which cancels those that nobody else wants, but still waits for each
  *   all_settled  waits for every child
  *   any, race    settle with the first that resolves / settles, and let go of the others at once
  *

@@ -2,8 +2,8 @@
 /*
  * Errors as values: names, texts, classes and formatting.
  *
- * Invariants: everything here is constant or on the stack, so it may be called from any thread; a message
- * is always terminated and never cut inside a UTF-8 character.
+ * Invariants: everything here is constant or on the stack, so it may be called from any thread; a
+ * message is always terminated and never cut inside a UTF-8 character.
  */
 #define CULVERT_NO_WHERE
 #include "culvert/error.h"

@@ -2,7 +2,8 @@
 /*
  * Knows whether this process is a child of one that had made a binding or opened a driver.
  *
- * Invariant: culvert__forked_flag changes from 0 to 1 only, in a child, before fork() returns there.
+ * Invariant: culvert__forked_flag changes from 0 to 1 only, in a child, before fork() returns
+ * there.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "future/future_internal.h"
@@ -18,8 +19,8 @@ static void in_child(void)
 
 static void register_handler(void)
 {
-    /* Fails only for want of memory at the very start: then a child is not told, which breaks nothing
-       in the parent. */
+    /* Fails only for want of memory at the very start: then a child is not told, which breaks
+       nothing in the parent. */
     (void)pthread_atfork(NULL, NULL, in_child);
 }
 

@@ -2,16 +2,16 @@
 /*
  * The life of a future: settle, interest, memory.
  *
- *   pending --settle--> resolved | rejected          (once; later settles only release what they bring)
- *   pending --last interest lost--> doomed --reap--> kind->cancel: settled as cancelled, or pending until
- *                                                    the work that has started is over
+ *   pending --settle--> resolved | rejected    (once; later settles only release what they bring)
+ *   pending --last interest lost--> doomed --reap--> kind->cancel: settled as cancelled, or pending
+ *                                                    until the work that has started is over
  *   settled --last interest and pin gone--> doomed --reap--> freed
  *
  * Invariants:
  *   - interest = handles + interested waiters + 1 while detached and pending;
  *   - a waiter is in the list of a pending future, or in the ready queue, or (w->up NULL) nowhere;
- *   - nothing of the user's runs in here but from culvert__reap_now, by the outermost call only. So neither
- *     a chain of any length nor releases that release more need stack;
+ *   - nothing of the user's runs in here but from culvert__reap_now, by the outermost call only. So
+ *     neither a chain of any length nor releases that release more need stack;
  *   - an outcome that was passed through belongs to the future in `outcome`, which has none itself.
  */
 #include "future/future_internal.h"

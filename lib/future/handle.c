@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a program does with a future at hand: count references, read the outcome, cancel, give up; and
- * futures that are settled from the start.
+ * What a program does with a future at hand: count references, read the outcome, cancel, give up;
+ * and futures that are settled from the start.
  *
- * Invariant: in a child after fork() a handle that was inherited is read but never changed, unless the
- * child is leaving the binding (core->child_done).
+ * Invariant: in a child after fork() a handle that was inherited is read but never changed, unless
+ * the child is leaving the binding (core->child_done).
  */
 #include "future/future_internal.h"
 

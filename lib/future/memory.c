@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Memory of futures: a few blocks that were freed are kept for the next ones, so that steps which make steps
- * do not go through malloc each time.
+ * Memory of futures: a few blocks that were freed are kept for the next ones, so that steps which
+ * make steps do not go through malloc each time.
  *
  * Invariants:
  *   - at most KEEP blocks of each class are kept, and all are given back with the core;

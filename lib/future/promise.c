@@ -2,15 +2,16 @@
 /*
  * Promises: the producer's end.
  *
- * A promise and its future are one block with two sides, the consumers' (memory of the future) and the
- * producer's, because the producer may let go on another thread, also after culvert_loop_free:
+ * A promise and its future are one block with two sides, the consumers' (memory of the future) and
+ * the producer's, because the producer may let go on another thread, also after culvert_loop_free:
  *
  *   both --future freed--> producer only --consumed--> freed
  *   both --consumed------> future only ---future freed--> freed
  *
  * Invariants:
  *   - the producer holds a reference to the core until it lets go;
- *   - the task `told` counts as a side while it is in the ready queue: the producer may let go meanwhile;
+ *   - the task `told` counts as a side while it is in the ready queue: the producer may let go
+ *     meanwhile;
  *   - on_cancel's arg is released once: after fn, or when the promise is consumed, or on shutdown;
  *   - once the future's side is gone, base is settled and only read.
  */
@@ -143,7 +144,8 @@ culvert_promise *culvert_promise_new(culvert_loop *loop, culvert_future **out)
     return culvert_promise_new_at(NULL, loop, out);
 }
 
-/* After the future was settled on the loop's thread. The core stays until the producer has let go. */
+/* After the future was settled on the loop's thread. The core stays until the producer has let
+   go. */
 static void finish(culvert_promise *p)
 {
     culvert__promise_stop_listening(p);

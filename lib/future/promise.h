@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A promise, for the file that settles it on the loop's thread (promise.c) and the one that does so from
- * any other (loop/post.c).
+ * A promise, for the file that settles it on the loop's thread (promise.c) and the one that does so
+ * from any other (loop/post.c).
  */
 #ifndef CULVERT_FUTURE_PROMISE_H
 #define CULVERT_FUTURE_PROMISE_H

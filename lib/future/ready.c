@@ -4,12 +4,12 @@
  *
  * Invariants:
  *   - a task in the queue runs once, unless it is unlinked first;
- *   - tasks from `barrier` on were put there, by something that ran in this turn, for a later turn: the
- *     turn ends there, so the order in the queue is kept;
+ *   - tasks from `barrier` on were put there, by something that ran in this turn, for a later turn:
+ *     the turn ends there, so the order in the queue is kept;
  *   - the queue knows no loop: when it becomes non-empty it calls core->kick.
  *
- * A turn is bounded by a count and by a time, so that tasks which make tasks never keep the loop from its
- * sockets and timers.
+ * A turn is bounded by a count and by a time, so that tasks which make tasks never keep the loop
+ * from its sockets and timers.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "future/future_internal.h"
@@ -52,14 +52,15 @@ void culvert__turn_begin(culvert__core *core)
     core->barrier = NULL;
 }
 
-/* What ends a batch at once: the binding is to be taken down as soon as the outermost callback has returned;
-   or a callback forked, and this is the child. */
+/* What ends a batch at once: the binding is to be taken down as soon as the outermost callback has
+   returned; or a callback forked, and this is the child. */
 static bool batch_is_over(const culvert__core *core)
 {
     return (core->close_wanted && core->depth == 1) || culvert__inherited(core);
 }
 
-/* How many tasks may run before the clock is read again: reading it costs as much as a short task. */
+/* How many tasks may run before the clock is read again: reading it costs as much as a short
+   task. */
 enum { CLOCK_EVERY = 8 };
 
 bool culvert__ready_run(culvert__core *core, unsigned max, uint64_t until)

@@ -2,12 +2,12 @@
 /*
  * Whose a binding is.
  *
- * A binding belongs to the thread that runs its loop. Before the loop has run, that is a guess: the thread
- * that made it, unless it handed it over, of which it tells nobody.
+ * A binding belongs to the thread that runs its loop. Before the loop has run, that is a guess: the
+ * thread that made it, unless it handed it over, of which it tells nobody.
  *
  *   guess(maker) --the loop runs on T--> T --the loop runs on U--> U
  *        |  ^
- *        v  |  culvert__own_begin / own_end by the maker: the loop's first run on another thread waits
+ *        v  |  culvert__own_begin / own_end by the maker: a first run on another thread waits
  *   guess(maker), busy
  *
  * Invariant: `owner` is the thread's id with these states in its low bits, which are zero in an id.

@@ -2,10 +2,10 @@
 /*
  * culvert_await: runs the loop until a future has settled.
  *
- * Awaits nest (a libev callback may await while its caller does), so each remembers the depth of the ev_run
- * that it made, and breaks only an ev_run of that depth: where an outer one is over first, its prepare
- * watcher breaks it when the inner ones have returned. That watcher is the await's own: it works, and keeps
- * the loop alive, also when a callback has freed the binding.
+ * Awaits nest (a libev callback may await while its caller does), so each remembers the depth of
+ * the ev_run that it made, and breaks only an ev_run of that depth: where an outer one is over
+ * first, its prepare watcher breaks it when the inner ones have returned. That watcher is the
+ * await's own: it works, and keeps the loop alive, also when a callback has freed the binding.
  */
 #include "loop/binding.h"
 

@@ -11,8 +11,8 @@
 #include <stdatomic.h>
 
 /*
- * How other threads reach the loop. It outlives the binding: whoever posts holds a reference, of its own
- * or the binding's memory's.
+ * How other threads reach the loop. It outlives the binding: whoever posts holds a reference, of
+ * its own or the binding's memory's.
  *
  * A post is: look whether it is closed, pin, look again, push, send if the stack was empty, unpin.
  * Closing is: close, wait until no pin is left, drain. So a post is either refused or drained, and

@@ -11,8 +11,8 @@
  *     v
  *   sources are detached; watchers stop, what was taken of the libev loop is given back (closed)
  *
- * In a child after fork() the same without waiting, threads or driver; and whoever comes first, ev_run or
- * culvert_loop_free, does it.
+ * In a child after fork() the same without waiting, threads or driver; and whoever comes first,
+ * ev_run or culvert_loop_free, does it.
  *
  * Invariant: it ends, because callbacks can add nothing that is not settled.
  */
@@ -132,8 +132,8 @@ void culvert__loop_close(culvert__core *core)
 }
 
 /*
- * Only the thread that forked is in the child. Where that is not the loop's, the loop's thread may have
- * been in the middle of anything, so what it left is not touched.
+ * Only the thread that forked is in the child. Where that is not the loop's, the loop's thread may
+ * have been in the middle of anything, so what it left is not touched.
  */
 void culvert__loop_in_child(culvert_loop *loop, bool free)
 {

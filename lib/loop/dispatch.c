@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The turn of the loop: a prepare watcher that decides whether the loop may sleep and what is to wake it, a
- * check watcher that runs what is ready, and a second check watcher that takes what arrived meanwhile.
+ * The turn of the loop: a prepare watcher that decides whether the loop may sleep and what is to
+ * wake it, a check watcher that runs what is ready, and a second check watcher that takes what
+ * arrived meanwhile.
  *
  *          +----------- prepare: gather; fire timers; nothing to do? before_sleep, set the timer
  *          |                |
@@ -15,13 +16,14 @@
  *          +----------- tail, after the program's own callbacks: drain posts
  *
  * Invariants:
- *   - the loop sleeps only if the ready queue is empty, no post is undrained, no source has more to do and
- *     each has said when to look again at the latest;
+ *   - the loop sleeps only if the ready queue is empty, no post is undrained, no source has more to
+ *     do and each has said when to look again at the latest;
  *   - an idle watcher makes the poll return at once (libev looks at it after all prepare watchers);
- *   - no watcher of ours counts for libev; culvert__loop_balance takes one reference while there is work.
+ *   - no watcher of ours counts for libev; culvert__loop_balance takes one reference while there is
+ *     work.
  *
- * libev runs the prepare watchers of one priority last started first, so another one can always run after
- * ours: hence `decided`.
+ * libev runs the prepare watchers of one priority last started first, so another one can always run
+ * after ours: hence `decided`.
  */
 #include "loop/binding.h"
 
@@ -96,7 +98,8 @@ void culvert__source_remove(culvert_loop *loop, culvert__source *source)
     culvert__list_unlink(&source->link);
 }
 
-/* The next source of a walk that is begun with loop->cursor = loop->sources.next; it may be removed. */
+/* The next source of a walk that is begun with loop->cursor = loop->sources.next; it may be
+   removed. */
 static culvert__source *next_source(culvert_loop *loop)
 {
     culvert__link *l = loop->cursor;
@@ -142,7 +145,8 @@ static bool has_work(const culvert_loop *loop)
 }
 
 /*
- * All that may make work, but callbacks: seconds until the loop must look again, 0 where there is work now.
+ * All that may make work, but callbacks: seconds until the loop must look again, 0 where there is
+ * work now.
  */
 static double look(culvert_loop *loop, bool may_spin)
 {

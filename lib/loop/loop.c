@@ -5,10 +5,11 @@
  *   open --culvert_loop_free--> closing --close.c--> down --last reference--> freed
  *
  * Invariants:
- *   - libev counts none of our watchers; `alive` says whether one reference to the loop is taken, which is so
- *     as long as there is work: a keep (device work, jobs, timers, descriptors), something ready, a post;
- *   - the memory stays until the last reference: the program's (until culvert_loop_free), those of promises
- *     and posting threads, and one while any future's memory is there.
+ *   - libev counts none of our watchers; `alive` says whether one reference to the loop is taken,
+ *     which is so as long as there is work: a keep (device work, jobs, timers, descriptors),
+ *     something ready, a post;
+ *   - the memory stays until the last reference: the program's (until culvert_loop_free), those of
+ *     promises and posting threads, and one while any future's memory is there.
  */
 #define _GNU_SOURCE
 #include "loop/binding.h"
@@ -147,8 +148,8 @@ static unsigned processors(void)
     return n > 2 ? (unsigned)n : 2;
 }
 
-/* Options of a program that was built with an older or newer header: what is missing is zero; what is
-   not known here must be. */
+/* Options of a program that was built with an older or newer header: what is missing is zero; what
+   is not known here must be. */
 static bool take_options(culvert_loop_options *to, const culvert_loop_options *from,
                          culvert_error *err)
 {

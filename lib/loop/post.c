@@ -2,13 +2,14 @@
 /*
  * The hub: posts from any thread, and what travels in them.
  *
- *   open --refuse--> closing (culvert_post, post_resolve ... refused) --close--> closed (all refused)
+ *   open --refuse--> closing (culvert_post, post_resolve ... refused) --close--> closed (all)
  *
  * Invariants:
  *   - a node is on the stack at most once; its poster does not touch it after the push;
- *   - the stack is emptied as a whole and run oldest first, so the posts of one thread keep their order;
- *   - the thread that makes the stack non-empty sends, so nothing waits on a sleeping loop; all others
- *     need not, so sends are few;
+ *   - the stack is emptied as a whole and run oldest first, so the posts of one thread keep their
+ *     order;
+ *   - the thread that makes the stack non-empty sends, so nothing waits on a sleeping loop; all
+ *     others need not, so sends are few;
  *   - posting takes no lock and allocates nothing.
  */
 #include "future/promise.h"
@@ -63,7 +64,8 @@ static int push(culvert__hub *hub, culvert__post *post, const atomic_bool *gate)
 {
     int result = CULVERT_ESHUTDOWN;
 
-    /* Asked before the pin as well: threads that go on posting must not keep the hub from closing. */
+    /* Asked before the pin as well: threads that go on posting must not keep the hub from
+       closing. */
     if (atomic_load(gate))
         return result;
     atomic_fetch_add(&hub->pins, 1);
@@ -165,7 +167,8 @@ static void call_posted(culvert__post *post)
     culvert__ready_push(c->core, &c->task);
 }
 
-/* On the loop's thread, outside of the prepare-to-check window, nothing else would keep it alive. */
+/* On the loop's thread, outside of the prepare-to-check window, nothing else would keep it
+   alive. */
 static void posted_here(culvert_loop *loop)
 {
     loop->posted = true;

@@ -2,8 +2,8 @@
 /*
  * Timers: a heap of deadlines over one ev_timer, and the futures made of them.
  *
- * Time is CLOCK_MONOTONIC, counted from the moment of the call: libev's own timers count from the time at
- * which the loop last looked, which a long callback leaves far behind.
+ * Time is CLOCK_MONOTONIC, counted from the moment of the call: libev's own timers count from the
+ * time at which the loop last looked, which a long callback leaves far behind.
  *
  * Invariants:
  *   - heap[i]->place == i; no timer's deadline is before that of heap[i / 2];

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Worker threads for blocking functions: a bounded number, started when a job finds none idle, and a queue.
+ * Worker threads for blocking functions: a bounded number, started when a job finds none idle, and
+ * a queue.
  *
  *   QUEUED --a thread takes it--> RUNNING --fn returned, posted--> settled with its real outcome
  *      |
  *      +--cancelled, or culvert_loop_free--> settled; fn never runs
  *
  * Invariants:
- *   - `queue`, `idle`, `running` and a job's `state` change under the pool's lock only; the loop's thread
- *     holds it for a few instructions, and nothing is called under it;
- *   - everything of a job's future belongs to the loop's thread; a worker has fn, arg, value and error,
- *     while the job is RUNNING;
+ *   - `queue`, `idle`, `running` and a job's `state` change under the pool's lock only; the loop's
+ *     thread holds it for a few instructions, and nothing is called under it;
+ *   - everything of a job's future belongs to the loop's thread; a worker has fn, arg, value and
+ *     error, while the job is RUNNING;
  *   - a job that is QUEUED or RUNNING keeps the loop alive.
  */
 #define _GNU_SOURCE

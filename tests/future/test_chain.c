@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Chains: which steps run, what they pass on, what is released when: DESIGN 3, rules 3, 5, 6, 10. */
+/* Chains: which steps run, what they pass on, what is released when: DESIGN 3, rules 3, 5, 6,
+   10. */
 #include "loop/fixture.h"
 
 /* ---- steps ---- */

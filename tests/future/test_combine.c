@@ -312,7 +312,8 @@ START_TEST(rule_10_a_callback_of_a_child_may_drop_the_set)
 {
     culvert_future *set = make(culvert_all_at, true);
 
-    /* Attached after the set: it runs when the set has seen the first child and waits for two more. */
+    /* Attached after the set: it runs when the set has seen the first child and waits for two
+       more. */
     ck_assert_int_eq(culvert_on_settled(culvert_ref(c[0]), drop_set, &set, NULL), CULVERT_OK);
     resolve(0, NULL);
     resolve(1, NULL);

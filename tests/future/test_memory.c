@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Out of memory at every allocation of whole programs: nothing crashes or leaks, each argument and value is
- * released exactly once, each chain ends, with CULVERT_ENOMEM where it could not be made.
+ * Out of memory at every allocation of whole programs: nothing crashes or leaks, each argument and
+ * value is released exactly once, each chain ends, with CULVERT_ENOMEM where it could not be made.
  */
 #include "lib/alloc_fail.h"
 #include "loop/fixture.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Promises and what a future at hand answers: DESIGN 3, rules 1, 2, 3, 4, 9, 17; cases 25 and 26. */
+/* Promises and what a future at hand answers: DESIGN 3, rules 1, 2, 3, 4, 9, 17; cases 25 and
+   26. */
 #include "loop/fixture.h"
 
 /* ---- rule 1: nothing runs inside ---- */
@@ -94,7 +95,8 @@ START_TEST(rule_02_callbacks_run_in_the_order_of_settling_then_of_attaching)
 }
 END_TEST
 
-/* A continuation attached late to a settled future keeps its place before those that settle later. */
+/* A continuation attached late to a settled future keeps its place before those that settle
+   later. */
 static void settle_other(culvert_future *done, void *arg)
 {
     fx_note('x');

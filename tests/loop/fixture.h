@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the tests of futures and of the loop share: a libev loop with a binding, a note of what ran, and
- * the end of both. Each test makes them anew (a checked fixture) and gives all handles back; at the end the
- * libev loop must count nothing.
+ * What the tests of futures and of the loop share: a libev loop with a binding, a note of what ran,
+ * and the end of both. Each test makes them anew (a checked fixture) and gives all handles back; at
+ * the end the libev loop must count nothing.
  */
 #ifndef TEST_LOOP_FIXTURE_H
 #define TEST_LOOP_FIXTURE_H

@@ -242,8 +242,8 @@ static void stop_timer(culvert_future *done, void *arg)
     ev_timer_stop(fx.ev, arg);
 }
 
-/* Prepare watchers of the same priority run last started first: one that is started before the binding's
-   runs after it, when it has decided that the loop may sleep. */
+/* Prepare watchers of the same priority run last started first: one that is started before the
+   binding's runs after it, when it has decided that the loop may sleep. */
 START_TEST(case_012_what_is_settled_after_the_decision_to_sleep_runs_at_once)
 {
     struct ev_loop *ev = ev_loop_new(0);

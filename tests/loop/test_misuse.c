@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Misuse that is told at once: NULL handles (DESIGN 3), and calls on a thread that is not the loop's (rule
- * 15, in debug builds).
+ * Misuse that is told at once: NULL handles (DESIGN 3), and calls on a thread that is not the
+ * loop's (rule 15, in debug builds).
  */
 #include "lib/child.h"
 #include "loop/fixture.h"
@@ -401,7 +401,8 @@ START_TEST(rule_15_a_running_loop_is_not_taken_down_by_another_thread)
 END_TEST
 #endif
 
-/* Before the loop has run it may be handed over; what may be called from any thread always may be. */
+/* Before the loop has run it may be handed over; what may be called from any thread always may
+   be. */
 static void *hand_over(void *arg)
 {
     culvert_promise_drop(promise);

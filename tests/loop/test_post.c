@@ -202,7 +202,8 @@ static void answer(void *arg)
     atomic_fetch_add(&answered, 1);
 }
 
-/* One post at a time, the next when it was answered: each may find the loop anywhere on its way to sleep. */
+/* One post at a time, the next when it was answered: each may find the loop anywhere on its way to
+   sleep. */
 static void *ping(void *arg)
 {
     poster *p = arg;
@@ -306,8 +307,8 @@ START_TEST(case_004_posts_racing_with_teardown_are_run_or_refused)
 }
 END_TEST
 
-/* Promises resolved by other threads while the binding goes: each value is released once, each future
-   settles once. */
+/* Promises resolved by other threads while the binding goes: each value is released once, each
+   future settles once. */
 enum { PROMISES = 400 };
 
 typedef struct racer {
@@ -447,7 +448,8 @@ START_TEST(case_016_what_may_be_called_from_any_thread_goes_through_the_wake_pat
 }
 END_TEST
 
-/* Before the loop has run nobody can tell whether it was handed over: the one who made it may drop. */
+/* Before the loop has run nobody can tell whether it was handed over: the one who made it may
+   drop. */
 static void *run_it(void *arg)
 {
     fx_run();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Random programs: everything that a program can do with futures, in any order, also from inside callbacks,
- * also while the binding is being taken down, another thread resolves, and memory is short. Whatever they
- * do:
+ * Random programs: everything that a program can do with futures, in any order, also from inside
+ * callbacks, also while the binding is being taken down, another thread resolves, and memory is
+ * short. Whatever they do:
  *   - a callback never runs inside a call, and not twice;
  *   - each argument and each value is released exactly once, after its callback;
  *   - what has settled stays as it is; each end of a chain is called;

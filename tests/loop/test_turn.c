@@ -204,7 +204,8 @@ END_TEST
 
 /* ---- case 13 ---- */
 
-/* The work of a wake-up must not grow with what waits: looked at by counting what the sources are asked. */
+/* The work of a wake-up must not grow with what waits: looked at by counting what the sources are
+   asked. */
 START_TEST(case_013_ten_thousand_pending_futures_cost_no_turns)
 {
     enum { N = 10000 };
