@@ -235,20 +235,27 @@ culvert__device *culvert__device_ref(culvert__device *device)
     return device;
 }
 
+/* What it held is leaked with it. Nobody else uses it any more. */
+static bool holds_something(const culvert__device *device)
+{
+    return culvert__device_is_lost(device) || !culvert__list_empty(&device->graveyard) ||
+           device->abandoned != NULL || device->stuck != NULL;
+}
+
 void culvert__device_unref(culvert__device *device)
 {
     if (device == NULL || culvert__forked())
         return;
     pthread_mutex_lock(&registry_lock);
-    bool keep = culvert__device_is_lost(device) || !culvert__list_empty(&device->graveyard) ||
-                device->abandoned != NULL || device->stuck != NULL;
-    if (--device->refs == 0 && !keep) {
+    if (--device->refs == 0 && !holds_something(device)) {
         for (culvert__device **at = &registry; *at != NULL; at = &(*at)->next) {
             if (*at == device) {
                 *at = device->next;
                 break;
             }
         }
+        if (device->spares != NULL)
+            device->free_spares(device);
         drop_context(device);
         pthread_mutex_destroy(&device->lock);
         free(device);

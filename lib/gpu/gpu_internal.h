@@ -59,6 +59,8 @@ typedef struct culvert__device {
     atomic_uint waiting;   /* streams that wait for another one on the device, all loops */
     unsigned most_waiting; /* more would leave others no hardware queue: see seq_wait.c */
     atomic_uint arms;      /* host functions pending, all loops: see notify.c */
+    struct culvert__memory *spares; /* of gpus that are gone, while others work */
+    void (*free_spares)(struct culvert__device *); /* when the last user has gone */
     culvert_gpu_description description;
 } culvert__device;
 
@@ -70,10 +72,11 @@ void culvert__device_unref(culvert__device *);           /* Thread: any; may cal
 /* The error of what is refused, or failed, because the device is lost. Thread: any */
 void culvert__device_say_lost(culvert__device *, const char *op, const char *where,
                               culvert_error *err);
-/* From then on no call of the driver is made for it. Thread: any */
+/* From then on no call of the driver is made for it. It is lost to a child after fork(), too: what such a
+   child tells the driver reaches the parent's channels, whose memory they share. Thread: any */
 static inline bool culvert__device_is_lost(const culvert__device *device)
 {
-    return atomic_load_explicit(&device->lost, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&device->lost, memory_order_relaxed) != 0 || culvert__forked();
 }
 
 /* Makes the device's context current for the calling thread, in relaxed capture mode, and brings both back;
@@ -122,6 +125,7 @@ unsigned long long culvert__range_address(const culvert__range *);
 size_t culvert__range_bytes(const culvert__range *);
 /* Takes at least `bytes` of blocks in advance, in pieces of `piece` (0: block_bytes). */
 int culvert__heap_reserve(culvert__heap *, size_t bytes, size_t piece, culvert_error *err);
+void culvert__heap_set_limit(culvert__heap *, size_t limit); /* 0: none; not below what is taken */
 size_t culvert__heap_taken(const culvert__heap *); /* bytes of blocks */
 size_t culvert__heap_used(const culvert__heap *);  /* bytes of ranges that are out */
 /* Is [p, p + bytes) inside one block? */
@@ -131,6 +135,7 @@ bool culvert__heap_contains(culvert__heap *, unsigned long long address, size_t 
 
 /* The heaps of a gpu. */
 typedef struct culvert__memory {
+    struct culvert__memory *next; /* device->spares */
     atomic_uint refs;
     culvert__device *device; /* counted */
     culvert__heap *local;    /* device memory */
@@ -142,9 +147,9 @@ typedef struct culvert__memory {
 culvert__memory *culvert__memory_new(culvert__device *, const culvert_gpu_options *,
                                      culvert_error *err);
 culvert__memory *culvert__memory_ref(culvert__memory *); /* Thread: any */
-void culvert__memory_unref(
-    culvert__memory *); /* Thread: any; the last one frees blocks with the driver, or leaks
-                                                  them where the device is lost or this is a forked child */
+/* Thread: any. The last one frees blocks with the driver where the device is idle, keeps them for the
+   next gpu where it is not, and leaks them where it is lost or this is a forked child. */
+void culvert__memory_unref(culvert__memory *);
 /* Grows the pinned heap by one block of at most 1 MiB. Not more than once a turn of the loop. */
 int culvert__memory_grow_pinned(culvert__memory *, culvert_error *err);
 /* The device's address of pinned memory: the same, under unified addressing. Thread: any */

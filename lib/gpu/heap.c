@@ -426,6 +426,13 @@ int culvert__heap_reserve(culvert__heap *heap, size_t bytes, size_t piece, culve
     return code;
 }
 
+void culvert__heap_set_limit(culvert__heap *heap, size_t limit)
+{
+    pthread_mutex_lock(&heap->lock);
+    heap->options.limit = limit;
+    pthread_mutex_unlock(&heap->lock);
+}
+
 size_t culvert__heap_taken(const culvert__heap *heap)
 {
     culvert__heap *h = (culvert__heap *)heap; /* for the lock only */

@@ -4,8 +4,9 @@
  *
  * Invariants:
  *   - blocks go back to the driver only when the memory itself goes: the device was closed and the
- *     last buffer is gone. Freeing waits for running kernels, so nothing is freed while a server
- *     works.
+ *     last buffer is gone. Freeing waits for running kernels, and stalls the launches of all threads
+ *     meanwhile, so it is put off while any loop has work on the device: such memory is a spare of
+ *     the device, of which nothing is out, and the next gpu of the device has it.
  *   - memory of a lost device is never freed, nor is anything in a child after fork(): the driver
  *     must not be called there.
  *   - aliases only grow, at the front, so they are read without a lock.
@@ -106,7 +107,7 @@ unsigned long long culvert__memory_device_address(culvert__memory *memory, unsig
     return host;
 }
 
-/* ---- life ---- */
+/* ---- heaps ---- */
 
 static bool make_heaps(culvert__memory *memory, const culvert_gpu_options *options)
 {
@@ -133,6 +134,15 @@ static int reserve_too_large(const char *name, size_t reserve, size_t limit, cul
     return CULVERT_EINVAL;
 }
 
+/* Is there a free range so large? */
+static bool has_free(culvert__heap *heap, size_t bytes)
+{
+    culvert__range *range = bytes > 0 ? culvert__heap_take(heap, bytes, false, NULL) : NULL;
+    if (range != NULL)
+        culvert__heap_give(heap, range);
+    return bytes == 0 || range != NULL;
+}
+
 /* Device memory as one block, so that one buffer may have all of it; pinned memory in pieces that
    do not stop the launches of others for long. */
 static int take_reserves(culvert__memory *memory, const culvert_gpu_options *options,
@@ -143,28 +153,126 @@ static int take_reserves(culvert__memory *memory, const culvert_gpu_options *opt
         return reserve_too_large("device", local, options->device_limit, err);
     if (options->pinned_limit != 0 && pinned > options->pinned_limit)
         return reserve_too_large("pinned", pinned, options->pinned_limit, err);
-    int code = culvert__heap_reserve(memory->local, local, local, err);
-    if (code == CULVERT_OK)
-        code = culvert__heap_reserve(memory->pinned, pinned, PINNED_BLOCK, err);
+    int code = CULVERT_OK;
+    if (!has_free(memory->local, local)) /* a spare may have it */
+        code = culvert__heap_reserve(memory->local, local, local, err);
+    size_t taken = culvert__heap_taken(memory->pinned);
+    if (code == CULVERT_OK && taken < pinned)
+        code = culvert__heap_reserve(memory->pinned, pinned - taken, PINNED_BLOCK, err);
     if (code != CULVERT_OK)
         err->op = "culvert_gpu_open";
     return code;
+}
+
+static void free_memory(culvert__memory *memory, bool leak)
+{
+    culvert__heap_free(memory->local, leak);
+    culvert__heap_free(memory->pinned, leak);
+    for (struct culvert__alias *a = atomic_load(&memory->aliases), *next; a != NULL; a = next) {
+        next = a->next;
+        free(a);
+    }
+    free(memory);
+}
+
+/* ---- spares ---- */
+
+/* Would freeing wait for work of this library, of whatever loop? Under the device's lock. */
+static bool in_use(const culvert__device *device)
+{
+    return atomic_load(&device->units) != 0 || !culvert__list_empty(&device->graveyard) ||
+           device->abandoned != NULL || device->stuck != NULL;
+}
+
+static bool fits(const culvert__memory *memory, const culvert_gpu_options *options)
+{
+    return (options->device_limit == 0 ||
+            culvert__heap_taken(memory->local) <= options->device_limit) &&
+           (options->pinned_limit == 0 ||
+            culvert__heap_taken(memory->pinned) <= options->pinned_limit);
+}
+
+static culvert__memory *take_spare(culvert__device *device, const culvert_gpu_options *options)
+{
+    culvert__memory *memory = NULL;
+    pthread_mutex_lock(&device->lock);
+    for (culvert__memory **at = &device->spares; *at != NULL; at = &(*at)->next) {
+        if (!fits(*at, options))
+            continue;
+        memory = *at;
+        *at = memory->next;
+        break;
+    }
+    pthread_mutex_unlock(&device->lock);
+    if (memory != NULL) {
+        culvert__heap_set_limit(memory->local, options->device_limit);
+        culvert__heap_set_limit(memory->pinned, options->pinned_limit);
+    }
+    return memory;
+}
+
+static void free_all(culvert__memory *memory)
+{
+    while (memory != NULL) {
+        culvert__memory *next = memory->next;
+        free_memory(memory, false);
+        memory = next;
+    }
+}
+
+/* The last user of the device has gone. */
+static void free_spares(culvert__device *device)
+{
+    culvert__memory *spares = device->spares;
+    device->spares = NULL;
+    free_all(spares);
+}
+
+/* Becomes a spare; where the device is idle, all of them are freed. */
+static void put_away(culvert__memory *memory)
+{
+    culvert__device *device = memory->device;
+    culvert__memory *idle = NULL;
+    pthread_mutex_lock(&device->lock);
+    device->free_spares = free_spares;
+    memory->next = device->spares;
+    device->spares = memory;
+    if (!in_use(device)) {
+        idle = device->spares;
+        device->spares = NULL;
+    }
+    pthread_mutex_unlock(&device->lock);
+    free_all(idle);
+}
+
+/* ---- life ---- */
+
+static culvert__memory *make_memory(culvert__device *device, const culvert_gpu_options *options)
+{
+    culvert__memory *memory = take_spare(device, options);
+    if (memory == NULL)
+        memory = calloc(1, sizeof *memory);
+    if (memory == NULL)
+        return NULL;
+    atomic_store(&memory->refs, 1);
+    memory->next = NULL;
+    memory->device = device;
+    if (memory->local == NULL && !make_heaps(memory, options)) {
+        free_memory(memory, false);
+        return NULL;
+    }
+    culvert__device_ref(device);
+    return memory;
 }
 
 culvert__memory *culvert__memory_new(culvert__device *device, const culvert_gpu_options *options,
                                      culvert_error *err)
 {
     culvert_error local = CULVERT_ERROR_INIT;
-    culvert__memory *memory = calloc(1, sizeof *memory);
-    if (memory != NULL) {
-        atomic_init(&memory->refs, 1);
-        atomic_init(&memory->aliases, NULL);
-        memory->device = culvert__device_ref(device);
-    }
-    if (memory == NULL || !make_heaps(memory, options)) {
+    culvert__memory *memory = make_memory(device, options);
+    if (memory == NULL) {
         culvert__error_set(err, CULVERT_ENOMEM, 0, "culvert_gpu_open", NULL,
                            "no memory for the bookkeeping of the device's memory");
-        culvert__memory_unref(memory);
         return NULL;
     }
     if (take_reserves(memory, options, &local) != CULVERT_OK) {
@@ -188,15 +296,12 @@ void culvert__memory_unref(culvert__memory *memory)
         return;
     if (atomic_fetch_sub_explicit(&memory->refs, 1, memory_order_acq_rel) != 1)
         return;
-    bool leak = atomic_load(&memory->device->lost) != 0;
-    culvert__heap_free(memory->local, leak);
-    culvert__heap_free(memory->pinned, leak);
-    for (struct culvert__alias *a = atomic_load(&memory->aliases), *next; a != NULL; a = next) {
-        next = a->next;
-        free(a);
-    }
-    culvert__device_unref(memory->device);
-    free(memory);
+    culvert__device *device = memory->device;
+    if (culvert__device_is_lost(device))
+        free_memory(memory, true);
+    else
+        put_away(memory);
+    culvert__device_unref(device);
 }
 
 int culvert__memory_grow_pinned(culvert__memory *memory, culvert_error *err)
