@@ -427,6 +427,88 @@ START_TEST(what_a_loop_left_behind_starves_no_other)
 }
 END_TEST
 
+/* To free memory waits for all kernels, and stops everybody's launches: not while others work. */
+START_TEST(a_loop_that_goes_does_not_stop_the_others)
+{
+    static member worker, guest;
+    culvert_error err = CULVERT_ERROR_INIT;
+    reset();
+    member_open(&worker, 0);
+    culvert_buffer *buffer = culvert_buffer_new(worker.gpu, 4096, &err);
+    ck_assert_msg(buffer != NULL, "%s", err.message);
+    culvert_sim_hold(culvert_stream_native(worker.streams[0]));
+    culvert_future *held = culvert_fill(worker.streams[0], buffer, 0, 64, 1, 4);
+    uint64_t allocated = 0;
+    for (int i = 0; i < 5; i++) {
+        guest = (member){.number = 1};
+        member_open(&guest, 0);
+        culvert_buffer *own = culvert_buffer_new(guest.gpu, 100000, &err);
+        ck_assert_msg(own != NULL, "%s", err.message);
+        gpu_fixture_ok(culvert_fill(guest.streams[0], own, 0, 100000, 2, 4));
+        if (i == 0)
+            allocated = culvert_sim_calls("cuMemAlloc") + culvert_sim_calls("cuMemHostAlloc");
+        culvert_buffer_unref(own);
+        member_close(&guest); /* it would wait for what is held */
+        ck_assert_uint_eq(culvert_sim_calls("cuMemFree"), 0);
+        ck_assert_uint_eq(culvert_sim_calls("cuMemFreeHost"), 0);
+    }
+    /* And what it had is taken again, so that nothing grows. */
+    ck_assert_uint_eq(culvert_sim_calls("cuMemAlloc") + culvert_sim_calls("cuMemHostAlloc"),
+                      allocated);
+    culvert_sim_release(NULL);
+    gpu_fixture_ok(held);
+    culvert_buffer_unref(buffer);
+    member_close(&worker);
+    gpu_fixture_nothing_left();
+}
+END_TEST
+
+/* What is left for the next one fits its options, or is not taken. */
+START_TEST(what_a_loop_leaves_obeys_the_next_ones_limits)
+{
+    enum { MIB = 1 << 20 };
+    static member worker, guest;
+    culvert_error err = CULVERT_ERROR_INIT;
+    culvert_gpu_options small = CULVERT_GPU_OPTIONS_INIT, large = CULVERT_GPU_OPTIONS_INIT;
+    reset();
+    member_open(&worker, 0);
+    culvert_sim_hold(culvert_stream_native(worker.streams[0]));
+    culvert_future *held = culvert_stream_done(worker.streams[0]);
+    member_open(&guest, 0);
+    culvert_buffer_unref(culvert_buffer_new(guest.gpu, 100, &err)); /* a block of 64 MiB */
+    member_close(&guest);
+
+    small.device_limit = 4 * MIB;
+    culvert_gpu *gpu = culvert_gpu_open(worker.loop, 0, &small, &err);
+    ck_assert_msg(gpu != NULL, "%s", err.message);
+    culvert_buffer *buffer = culvert_buffer_new(gpu, 4 * MIB, &err);
+    ck_assert_msg(buffer != NULL, "%s", err.message);
+    ck_assert_ptr_null(culvert_buffer_new(gpu, 1, &err));
+    ck_assert_int_eq(err.code, CULVERT_ENOMEM);
+    culvert_buffer_unref(buffer);
+    culvert_gpu_close(gpu);
+
+    large.device_limit = 200 * MIB;
+    large.device_reserve = 100 * MIB;
+    large.pinned_reserve = 12 * MIB;
+    uint64_t pinned = culvert_sim_live("pinned bytes");
+    gpu = culvert_gpu_open(worker.loop, 0, &large, &err);
+    ck_assert_msg(gpu != NULL, "%s", err.message);
+    ck_assert_uint_eq(culvert_sim_live("pinned bytes"), pinned + 4 * MIB);
+    uint64_t calls = culvert_sim_calls("cuMemAlloc");
+    buffer = culvert_buffer_new(gpu, 100 * MIB, &err); /* the reserve is one piece */
+    ck_assert_msg(buffer != NULL, "%s", err.message);
+    ck_assert_uint_eq(culvert_sim_calls("cuMemAlloc"), calls);
+    ck_assert_ptr_null(culvert_buffer_new(gpu, 101 * MIB, &err));
+    culvert_buffer_unref(buffer);
+    culvert_gpu_close(gpu);
+    culvert_sim_release(NULL);
+    gpu_fixture_ok(held);
+    member_close(&worker);
+    gpu_fixture_nothing_left();
+}
+END_TEST
+
 /* Work of many operations each, on three loops of which each would fill the device: all get their share. */
 static atomic_uint shares[3];
 static atomic_bool share_stop;
@@ -739,6 +821,8 @@ int main(void)
         TRIAL(t, the_first_in_the_line_has_its_turn);
         TRIAL(t, the_first_in_the_line_needs_much);
         TRIAL(t, what_a_loop_left_behind_starves_no_other);
+        TRIAL(t, a_loop_that_goes_does_not_stop_the_others);
+        TRIAL(t, what_a_loop_leaves_obeys_the_next_ones_limits);
         TRIAL(t, case_004_torn_down_while_host_functions_come);
     }
     return trials_run(t);
