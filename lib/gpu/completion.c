@@ -111,7 +111,7 @@ static void query_failed(culvert_stream *s, uint64_t number, int result)
 {
     culvert_error err = CULVERT_ERROR_INIT;
     culvert__gpu_result(s->gpu, result, true, "cuEventQuery", "culvert_seq_submit", NULL, &err);
-    if (atomic_load(&s->gpu->device->lost) != 0)
+    if (culvert__device_is_lost(s->gpu->device))
         return;
     while (number < s->enq && culvert__entry_at(s, number)->event == NULL)
         number++; /* the one that was asked */
@@ -153,7 +153,7 @@ static bool poll_stream(culvert_stream *s)
     if (s->seen == s->enq)
         return false;
     uint64_t end = gallop(s);
-    if (end == s->seen || atomic_load(&s->gpu->device->lost) != 0)
+    if (end == s->seen || culvert__device_is_lost(s->gpu->device))
         return false;
     uint64_t count = end - s->seen;
     note_latency(s, culvert__entry_at(s, end - 1)->submitted, culvert__now());

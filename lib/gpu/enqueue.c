@@ -351,8 +351,7 @@ static void leave_lines(culvert_stream *s)
 
 void culvert__stream_pump(culvert_stream *s)
 {
-    if (s->pumping || s->native == NULL ||
-        atomic_load_explicit(&s->gpu->device->lost, memory_order_relaxed) != 0)
+    if (s->pumping || s->native == NULL || culvert__device_is_lost(s->gpu->device))
         return;
     s->wants_slot = s->wants_units = false;
     if (culvert__list_empty(&s->queue)) {
@@ -366,7 +365,7 @@ void culvert__stream_pump(culvert_stream *s)
         culvert_seq *seq = CULVERT__CONTAINER(s->queue.next, culvert_seq, link);
         if (advance_head(seq) == ADVANCE_STAY)
             break;
-        if (atomic_load_explicit(&s->gpu->device->lost, memory_order_relaxed) != 0)
+        if (culvert__device_is_lost(s->gpu->device))
             break;
     }
     culvert__driver_leave(s->gpu, visit);

@@ -101,7 +101,7 @@ static bool check_threads(const request *r, const unsigned threads[3])
 static bool allow_shared(const request *r, unsigned bytes)
 {
     culvert_gpu *gpu = culvert__seq_gpu(r->seq);
-    if (atomic_load(&gpu->device->lost) != 0)
+    if (culvert__device_is_lost(gpu->device))
         return true; /* the submit will say so */
     culvert__visit visit = culvert__driver_enter(gpu, "cuFuncSetAttribute");
     int result =

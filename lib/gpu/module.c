@@ -270,7 +270,7 @@ void culvert_module_unref(culvert_module *module)
     culvert__check_thread(culvert__gpu_core(gpu), "culvert_module_unref");
     if (--module->refs > 0)
         return;
-    if (module->module != NULL && atomic_load(&gpu->device->lost) == 0) {
+    if (module->module != NULL && !culvert__device_is_lost(gpu->device)) {
         if (gpu->driver_thread != NULL) {
             module->unload.work = unload_work;
             module->unload.post.run = unload_done;

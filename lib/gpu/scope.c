@@ -13,7 +13,7 @@ culvert__scope culvert__scope_enter(const culvert__device *device)
     culvert__scope scope = {NULL, false, CULVERT__CU_STREAM_CAPTURE_MODE_RELAXED};
     struct CUctx_st *current = NULL;
     const culvert__driver *drv = device->drv;
-    if (atomic_load_explicit(&device->lost, memory_order_relaxed) != 0)
+    if (culvert__device_is_lost(device))
         return scope;
     scope.device = device;
     if (drv->cuCtxGetCurrent(&current) != CULVERT__CUDA_SUCCESS || current != device->ctx)

@@ -115,7 +115,8 @@ static void bury(culvert_seq *seq)
 static void measure(culvert_seq *seq)
 {
     float ms = 0;
-    if (seq->start == NULL || seq->end == NULL || seq->failed)
+    if (seq->start == NULL || seq->end == NULL || seq->failed ||
+        culvert__device_is_lost(seq->gpu->device))
         return;
     culvert__scope scope = culvert__scope_enter(seq->gpu->device);
     if (seq->gpu->drv->cuEventElapsedTime(&ms, seq->start, seq->end) == CULVERT__CUDA_SUCCESS)
