@@ -14,6 +14,9 @@ static const double patience = 100.0;
 
 /* The simulator's: after a reset, a driver that is open already has to be initialised again. */
 int cuInit(unsigned flags);
+/* ... and what the library made and did not destroy would go with its context: the fixture keeps that. */
+int cuDevicePrimaryCtxRetain(struct CUctx_st **ctx, int device);
+int cuDevicePrimaryCtxRelease_v2(int device);
 
 int gpu_fixture_ordinal;
 
@@ -61,6 +64,10 @@ void gpu_fixture_open_on(gpu_fixture *f, struct ev_loop *ev,
         culvert_sim_strict(1);
     }
     memset(f, 0, sizeof *f);
+    f->ordinal = gpu_fixture_ordinal;
+    struct CUctx_st *ctx;
+    if (gpu_fixture_simulated())
+        ck_assert_int_eq(cuDevicePrimaryCtxRetain(&ctx, f->ordinal), 0);
     f->ev = ev;
     ck_assert_ptr_nonnull(f->ev);
     f->loop = culvert_loop_new(f->ev, loop_options, &err);
@@ -92,6 +99,7 @@ void gpu_fixture_close(gpu_fixture *f)
     if (f->ev == NULL)
         return;
     bool dirty = f->dirty;
+    int ordinal = f->ordinal;
     culvert_buffer_unref(f->gate);
     culvert_module_unref(f->module);
     culvert_stream_unref(f->stream);
@@ -101,6 +109,8 @@ void gpu_fixture_close(gpu_fixture *f)
     memset(f, 0, sizeof *f);
     if (!dirty)
         gpu_fixture_nothing_left();
+    if (gpu_fixture_simulated())
+        (void)cuDevicePrimaryCtxRelease_v2(ordinal); /* the device may be lost */
 }
 
 culvert_stream *gpu_fixture_stream(gpu_fixture *f)

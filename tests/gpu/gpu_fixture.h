@@ -31,6 +31,7 @@ typedef struct gpu_fixture {
     culvert_stream *stream;
     culvert_module *module; /* fixture.cu */
     culvert_buffer *gate;   /* on a GPU: what held streams look at */
+    int ordinal;
     bool dirty;             /* close does not look for violations and for what is left */
 } gpu_fixture;
 
