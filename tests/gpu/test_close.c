@@ -103,8 +103,8 @@ static void end_in_order(const unsigned order[5], unsigned where_module, bool tu
 
 START_TEST(in_every_order_with_work_under_way)
 {
-    if (gpu_fixture_simulated())
-        gpu_fixture_reset();
+    gpu_fixture_reset();
+    trial_keep_context();
     unsigned step = gpu_fixture_simulated() ? 1 : 17;
     for (unsigned n = 0; n < 120; n += step) {
         unsigned order[5];

@@ -14,12 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The simulator's. */
-int cuInit(unsigned flags);
-
 static void reset(void)
 {
     gpu_fixture_reset();
+    trial_keep_context();
     if (gpu_fixture_simulated())
         culvert_sim_strict(1);
 }

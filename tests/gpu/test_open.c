@@ -173,6 +173,7 @@ END_TEST
 START_TEST(options_out_of_range_are_errors_with_their_figures)
 {
     begin();
+    trial_keep_context();
     culvert_gpu_options options = CULVERT_GPU_OPTIONS_INIT;
     culvert_error err;
     options.struct_size = 0;
@@ -226,6 +227,7 @@ END_TEST
 START_TEST(reserves_are_taken_at_open_and_given_back_at_close)
 {
     begin();
+    trial_keep_context();
     culvert_gpu *gpu = open_device(0, NULL);
     ck_assert_uint_eq(culvert_sim_live("pinned bytes"), 8u << 20); /* as documented */
     ck_assert_uint_eq(culvert_sim_live("device bytes"), 0);
@@ -252,6 +254,7 @@ END_TEST
 START_TEST(limits_of_memory_hold)
 {
     begin();
+    trial_keep_context();
     culvert_gpu_options options = CULVERT_GPU_OPTIONS_INIT;
     culvert_error err = CULVERT_ERROR_INIT;
     options.device_limit = 3u << 20;
@@ -280,6 +283,7 @@ END_TEST
 START_TEST(the_pool_has_as_many_streams_as_the_option_says)
 {
     begin();
+    trial_keep_context();
     culvert_gpu_options options = CULVERT_GPU_OPTIONS_INIT;
     culvert_error err = CULVERT_ERROR_INIT;
     culvert_stream *picked[6];
@@ -378,6 +382,7 @@ END_TEST
 START_TEST(opened_again_after_close_twenty_times)
 {
     begin();
+    trial_keep_context();
     for (unsigned i = 0; i < 20; i++) {
         culvert_gpu *gpu = open_device(0, NULL);
         culvert_stream *stream = stream_of(gpu);
@@ -393,6 +398,7 @@ END_TEST
 START_TEST(opened_twice_they_are_independent)
 {
     begin();
+    trial_keep_context();
     culvert_gpu *a = open_device(0, NULL), *b = open_device(0, NULL);
     ck_assert_ptr_ne(a, b);
     culvert_stream *on_a = stream_of(a), *on_b = stream_of(b);
@@ -410,6 +416,7 @@ END_TEST
 START_TEST(both_handles_of_a_device_share_what_fits_into_it)
 {
     begin();
+    trial_keep_context();
     culvert_gpu *a = open_device(0, NULL), *b = open_device(0, NULL);
     culvert_error err = CULVERT_ERROR_INIT;
     culvert_stream *on_a = stream_of(a), *on_b = stream_of(b);
@@ -606,6 +613,7 @@ START_TEST(what_fails_while_opening_is_reported_and_undone)
         {"cuStreamCreateWithPriority", 801, CULVERT_ENOTSUP},
     };
     begin();
+    trial_keep_context();
     ck_assert_int_ge(culvert_gpu_count(loop, NULL), 1);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         culvert_error err = CULVERT_ERROR_INIT;

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "gpu/trial.h"
 
+#include "gpu/gpu_fixture.h"
 #include "lib/check_main.h"
 #include "lib/clock.h"
 
@@ -15,6 +16,10 @@
 #include <unistd.h>
 
 extern char **environ;
+
+/* The simulator's. */
+int cuInit(unsigned flags);
+int cuDevicePrimaryCtxRetain(struct CUctx_st **ctx, int device);
 
 /* ---- processes ---- */
 
@@ -158,6 +163,15 @@ size_t outcomes_add(outcomes *o, culvert_future *future)
         it->status = code;
     }
     return o->n - 1;
+}
+
+void trial_keep_context(void)
+{
+    struct CUctx_st *ctx;
+    if (!gpu_fixture_simulated())
+        return;
+    ck_assert_int_eq(cuInit(0), 0);
+    ck_assert_int_eq(cuDevicePrimaryCtxRetain(&ctx, 0), 0);
 }
 
 static void on_time(struct ev_loop *ev, ev_timer *w, int revents)

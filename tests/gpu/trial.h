@@ -57,6 +57,10 @@ bool outcomes_wait(outcomes *o, struct ev_loop *ev, double seconds);
 void outcomes_all(const outcomes *o, int status);
 void outcomes_end(outcomes *o);
 
+/* On the simulator: from now on the context of device 0 stays, so that what is left in it is seen. Without
+   that the last one who closes the device takes everything away. */
+void trial_keep_context(void);
+
 /* Runs the loop so long, whether or not there is anything to do. */
 void trial_turn(struct ev_loop *ev, double seconds);
 
