@@ -346,7 +346,7 @@ void culvert__gpu_leave(culvert_gpu *gpu, bool forked)
     if (!leak)
         culvert__scope_leave(scope);
     if (culvert__linked(&flow->on_lost_task.link))
-        culvert__list_unlink(&flow->on_lost_task.link);
+        culvert__ready_unlink(culvert__gpu_core(gpu), &flow->on_lost_task);
 }
 
 bool culvert__gpu_refuses(culvert_gpu *gpu, const char *op, const char *where, culvert_error *err)
