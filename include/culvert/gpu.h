@@ -574,7 +574,8 @@ CULVERT_API void culvert_seq_fill_at(const char *where, culvert_seq *seq, culver
  * Launches a kernel.
  *
  * @param seq borrowed.
- * @param kernel borrowed for the call; its module is held by the work.
+ * @param kernel borrowed for the call; its module is held by the work. Loaded by the stream's binding
+ *        and device (else CULVERT_EINVAL).
  * @param grid borrowed for the call.
  * @param args,nargs borrowed for the call, values copied; normally CULVERT_ARGS(...), or NULL, 0 for a
  *        kernel without parameters. Count and sizes are checked where the driver tells them.
@@ -655,8 +656,10 @@ CULVERT_API void culvert_seq_use_at(const char *where, culvert_seq *seq, culvert
  *
  * @param seq borrowed.
  * @param obj owned by the sequence from now on.
- * @param obj_free called once with it, on the loop, after the work is over and the future's callbacks
- *        have run; at once if nothing was submitted.
+ * @param obj_free called once with it, on the loop, after the work is over and the callbacks attached
+ *        to the sequence's own future have run; at once if nothing was submitted. What stands behind a
+ *        culvert_timeout, another step or a set runs later and must not use it: read the result in a
+ *        culvert_then on the own future, and put the time-out around that.
  * Errors: with the future of culvert_seq_submit (obj is then released). Thread: loop. Re-entrant: yes.
  * Since 0.1.0.
  */

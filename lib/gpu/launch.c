@@ -305,6 +305,11 @@ bool culvert__launch_build(culvert_seq *seq, culvert_kernel *kernel, const culve
              kernel->name, kernel->module->gpu->device->ordinal, device->ordinal);
         return false;
     }
+    if (kernel->module->gpu->loop != culvert__seq_gpu(seq)->loop) {
+        FAIL(&r, "kernel %s was loaded by another binding: each loads its own modules",
+             kernel->name);
+        return false;
+    }
     out->kernel = kernel;
     return check_grid(&r, grid, out) && check_count(&r, args, nargs) &&
            copy_args(&r, args, nargs, out) && culvert__seq_hold_module(seq, kernel->module);

@@ -485,6 +485,23 @@ START_TEST(a_kernel_or_buffer_of_another_device_is_refused)
 }
 END_TEST
 
+START_TEST(a_kernel_of_another_binding_is_refused)
+{
+    struct ev_loop *ev = ev_loop_new(0);
+    culvert_loop *loop = culvert_loop_new(ev, NULL, NULL);
+    culvert_gpu *gpu = culvert_gpu_open(loop, 0, NULL, NULL);
+    culvert_stream *stream = culvert_stream_new(gpu, NULL, NULL);
+    culvert_future *future = culvert_launch(stream, kernel("nothing"), &one, NULL, 0);
+    ck_assert_int_eq(culvert_await(future, 30), CULVERT_EINVAL);
+    rig_says(culvert_get_error(future), "kernel nothing was loaded by another binding");
+    culvert_unref(future);
+    culvert_stream_unref(stream);
+    culvert_gpu_close(gpu);
+    culvert_loop_free(loop);
+    ev_loop_destroy(ev);
+}
+END_TEST
+
 START_TEST(an_opt_in_that_fails_is_the_sequence_s_error)
 {
     culvert_grid grid = {.blocks = {1}, .threads = {1}, .shared_bytes = 64 * 1024};
@@ -527,6 +544,7 @@ static Suite *launch_suite(void)
     tcase_add_checked_fixture(sim, set_up, tear_down);
     tcase_add_test(sim, case_098_without_cuFuncGetParamInfo_launches_are_checked_by_the_twin);
     tcase_add_test(sim, a_kernel_or_buffer_of_another_device_is_refused);
+    tcase_add_test(sim, a_kernel_of_another_binding_is_refused);
     tcase_add_test(sim, an_opt_in_that_fails_is_the_sequence_s_error);
     suite_add_tcase(suite, sim);
     return suite;
