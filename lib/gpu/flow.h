@@ -368,6 +368,7 @@ bool culvert__stream_poll(culvert_stream *); /* true: more is to be done */
 culvert__notifier *culvert__notifiers_new(culvert_gpu *, unsigned n, culvert_error *err);
 void culvert__notifiers_free(culvert_gpu *, bool leak);
 bool culvert__notifiers_out(culvert_gpu *);           /* a host function of ours is to come */
+int culvert__notifier_query(culvert_gpu *); /* cuStreamQuery of one: how the context is */
 bool culvert__arm(culvert_stream *, uint64_t target); /* false: look again after a millisecond */
 
 /* loss.c */

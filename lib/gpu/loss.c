@@ -23,6 +23,20 @@ static bool loses(int result, bool query)
     }
 }
 
+/* A code that is in no list says of an ordinary call that it failed, of a query that the device is lost: so
+   a query is made. (999, say, may come out of the next copy first.) */
+static bool query_says_lost(culvert_gpu *gpu, int *result)
+{
+    if (culvert__driver_classify(*result) != CULVERT__DRIVER_UNLISTED ||
+        culvert__device_is_lost(gpu->device))
+        return false;
+    int answer = culvert__notifier_query(gpu);
+    if (!loses(answer, true))
+        return false;
+    *result = answer;
+    return true;
+}
+
 /* A sticky error comes out of whatever call is made next: that call is not to blame. */
 void culvert__device_say_lost(culvert__device *device, const char *op, const char *where,
                               culvert_error *err)
@@ -38,7 +52,7 @@ void culvert__gpu_result(culvert_gpu *gpu, int result, bool query, const char *c
                          const char *where, culvert_error *err)
 {
     culvert_error local = CULVERT_ERROR_INIT;
-    if (loses(result, query)) {
+    if (loses(result, query) || query_says_lost(gpu, &result)) {
         culvert__gpu_lose(gpu, result, call);
         culvert__device_say_lost(gpu->device, op, where, &local);
     } else {

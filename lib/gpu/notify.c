@@ -101,6 +101,12 @@ bool culvert__arm(culvert_stream *s, uint64_t target)
     return true;
 }
 
+int culvert__notifier_query(culvert_gpu *gpu)
+{
+    const culvert__notifier *n = gpu->flow->notifiers;
+    return n != NULL ? gpu->drv->cuStreamQuery(n->native) : CULVERT__CUDA_SUCCESS;
+}
+
 static culvert__notifier *notifier_new(culvert_gpu *gpu, culvert_error *err)
 {
     culvert__notifier *n = calloc(1, sizeof *n);
