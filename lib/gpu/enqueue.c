@@ -338,6 +338,14 @@ static advance advance_head(culvert_seq *seq)
     return ADVANCE_NEXT;
 }
 
+/* Another context may be current, and must not get what is meant for ours. */
+static void no_context(culvert_seq *seq, int result)
+{
+    culvert__segment segment = {.seq = seq, .call = "cuCtxPushCurrent", .result = result};
+    fail_with_result(&segment);
+    culvert__seq_stop(seq);
+}
+
 /* ---- a stream ---- */
 
 /* It stands in a line only while its head needs what is waited for there. */
@@ -363,6 +371,10 @@ void culvert__stream_pump(culvert_stream *s)
     culvert__visit visit = culvert__driver_enter(s->gpu, "cuLaunchKernel");
     while (!culvert__list_empty(&s->queue)) {
         culvert_seq *seq = CULVERT__CONTAINER(s->queue.next, culvert_seq, link);
+        if (visit.scope.result != CULVERT__CUDA_SUCCESS) {
+            no_context(seq, visit.scope.result);
+            break; /* the others are tried again */
+        }
         if (advance_head(seq) == ADVANCE_STAY)
             break;
         if (culvert__device_is_lost(s->gpu->device))

@@ -30,10 +30,11 @@ static bool options_ok(culvert_gpu_options *out, const culvert_gpu_options *in, 
     const char *op = "culvert_gpu_open";
     *out = (culvert_gpu_options)CULVERT_GPU_OPTIONS_INIT;
     if (in != NULL && (in->struct_size < sizeof in->struct_size || in->struct_size > sizeof *out)) {
-        culvert__error_set(err, CULVERT_EINVAL, 0, op, where,
-                           "options->struct_size is %zu; CULVERT_GPU_OPTIONS_INIT sets it, and this "
-                           "library knows %zu bytes",
-                           in->struct_size, sizeof *out);
+        culvert__error_set(
+            err, CULVERT_EINVAL, 0, op, where,
+            "options->struct_size is %zu; CULVERT_GPU_OPTIONS_INIT sets it, and this "
+            "library knows %zu bytes",
+            in->struct_size, sizeof *out);
         return false;
     }
     if (in != NULL)
@@ -139,7 +140,11 @@ static bool furnish(culvert_gpu *gpu, const culvert_gpu_options *options, const 
     culvert__flow *flow = gpu->flow;
     culvert_error local = CULVERT_ERROR_INIT;
     culvert__scope scope = culvert__scope_enter(gpu->device);
-    gpu->memory = culvert__memory_new(gpu->device, options, &local);
+    if (scope.result != CULVERT__CUDA_SUCCESS)
+        culvert__gpu_result(gpu, scope.result, false, "cuCtxPushCurrent", "culvert_gpu_open", where,
+                            &local);
+    else
+        gpu->memory = culvert__memory_new(gpu->device, options, &local);
     bool ok = gpu->memory != NULL && culvert__events_reserve(gpu, FIRST_EVENTS, &local) &&
               (flow->notifiers = culvert__notifiers_new(gpu, NOTIFIERS, &local)) != NULL &&
               (flow->staging = culvert__staging_new(gpu, &local)) != NULL;
@@ -215,8 +220,7 @@ culvert_gpu *culvert_gpu_open_at(const char *where, culvert_loop *loop, int ordi
     if (loop_refuses(loop, op, where, err) || !options_ok(&in_force, options, where, err))
         return NULL;
     culvert_error local = CULVERT_ERROR_INIT;
-    const culvert__driver *drv =
-        culvert__driver_open(culvert__loop_options(loop)->driver, &local);
+    const culvert__driver *drv = culvert__driver_open(culvert__loop_options(loop)->driver, &local);
     if (drv == NULL) {
         if (err != NULL) {
             *err = local;
@@ -225,8 +229,7 @@ culvert_gpu *culvert_gpu_open_at(const char *where, culvert_loop *loop, int ordi
         return NULL;
     }
     culvert__fork_arm();
-    culvert__device *device =
-        culvert__device_open(drv, ordinal, in_force.context, where, err);
+    culvert__device *device = culvert__device_open(drv, ordinal, in_force.context, where, err);
     if (device == NULL)
         return NULL;
     if (culvert__device_is_lost(device)) {
@@ -250,8 +253,7 @@ int culvert_gpu_count(culvert_loop *loop, culvert_error *err)
     int count = 0;
     if (loop_refuses(loop, op, NULL, &local))
         goto fail;
-    const culvert__driver *drv =
-        culvert__driver_open(culvert__loop_options(loop)->driver, &local);
+    const culvert__driver *drv = culvert__driver_open(culvert__loop_options(loop)->driver, &local);
     if (drv == NULL)
         goto fail;
     culvert__fork_arm();

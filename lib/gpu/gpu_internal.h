@@ -83,8 +83,9 @@ static inline bool culvert__device_is_lost(const culvert__device *device)
    nests. Thread: any. */
 typedef struct culvert__scope {
     const culvert__device *device; /* NULL: nothing to undo */
-    bool pushed;
-    int mode; /* the thread's capture mode before */
+    bool pushed, exchanged;
+    int mode;   /* the thread's capture mode before */
+    int result; /* not 0: the context could not be made current, so what needs it must not be called */
 } culvert__scope;
 culvert__scope culvert__scope_enter(const culvert__device *);
 void culvert__scope_leave(culvert__scope);

@@ -104,14 +104,19 @@ static bool allow_shared(const request *r, unsigned bytes)
     if (culvert__device_is_lost(gpu->device))
         return true; /* the submit will say so */
     culvert__visit visit = culvert__driver_enter(gpu, "cuFuncSetAttribute");
-    int result =
-        gpu->drv->cuFuncSetAttribute(r->kernel->function,
-                                     CULVERT__CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                     (int)bytes);
+    const char *call = "cuCtxPushCurrent";
+    int result = visit.scope.result;
+    if (result == CULVERT__CUDA_SUCCESS) {
+        call = "cuFuncSetAttribute";
+        result =
+            gpu->drv->cuFuncSetAttribute(r->kernel->function,
+                                         CULVERT__CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                         (int)bytes);
+    }
     culvert__driver_leave(gpu, visit);
     if (result != CULVERT__CUDA_SUCCESS) {
         culvert_error err;
-        culvert__gpu_driver_failed(gpu, result, "cuFuncSetAttribute", r->op, r->where, &err);
+        culvert__gpu_driver_failed(gpu, result, call, r->op, r->where, &err);
         culvert__seq_fail_with(r->seq, &err);
         return false;
     }

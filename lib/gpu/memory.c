@@ -35,12 +35,17 @@ static int grow_local(void *owner, size_t bytes, unsigned long long *address, cu
 {
     const culvert__memory *memory = owner;
     const culvert__driver *drv = memory->device->drv;
+    const char *call = "cuCtxPushCurrent";
     culvert__scope scope = culvert__scope_enter(memory->device);
-    int result = drv->cuMemAlloc(address, bytes);
+    int result = scope.result;
+    if (result == CULVERT__CUDA_SUCCESS) {
+        call = "cuMemAlloc";
+        result = drv->cuMemAlloc(address, bytes);
+    }
     culvert__scope_leave(scope);
     if (result == CULVERT__CUDA_SUCCESS)
         return CULVERT_OK;
-    return culvert__driver_error(drv, result, "cuMemAlloc", err);
+    return culvert__driver_error(drv, result, call, err);
 }
 
 static void shrink_local(void *owner, unsigned long long address, size_t bytes)
@@ -74,10 +79,14 @@ static int grow_pinned(void *owner, size_t bytes, unsigned long long *address, c
 {
     culvert__memory *memory = owner;
     const culvert__driver *drv = memory->device->drv;
-    const char *call = "cuMemHostAlloc";
+    const char *call = "cuCtxPushCurrent";
     void *host = NULL;
     culvert__scope scope = culvert__scope_enter(memory->device);
-    int result = drv->cuMemHostAlloc(&host, bytes, CULVERT__CU_MEMHOSTALLOC_PORTABLE);
+    int result = scope.result;
+    if (result == CULVERT__CUDA_SUCCESS) {
+        call = "cuMemHostAlloc";
+        result = drv->cuMemHostAlloc(&host, bytes, CULVERT__CU_MEMHOSTALLOC_PORTABLE);
+    }
     if (result == CULVERT__CUDA_SUCCESS) {
         result = note_address(memory, host, bytes, &call);
         if (result != CULVERT__CUDA_SUCCESS)

@@ -186,9 +186,11 @@ static culvert_kernel *open_now(culvert_module *module, const char *name, const 
 {
     culvert_gpu *gpu = module->gpu;
     culvert_kernel *kernel = NULL;
-    const char *call;
     culvert__visit visit = culvert__driver_enter(gpu, "cuModuleGetFunction");
-    int result = culvert__kernel_open(module, name, &kernel, &call);
+    const char *call = "cuCtxPushCurrent";
+    int result = visit.scope.result;
+    if (result == CULVERT__CUDA_SUCCESS)
+        result = culvert__kernel_open(module, name, &kernel, &call);
     culvert__driver_leave(gpu, visit);
     if (result == CULVERT__CUDA_SUCCESS)
         return kernel;

@@ -10,15 +10,18 @@
 
 culvert__scope culvert__scope_enter(const culvert__device *device)
 {
-    culvert__scope scope = {NULL, false, CULVERT__CU_STREAM_CAPTURE_MODE_RELAXED};
+    culvert__scope scope = {.mode = CULVERT__CU_STREAM_CAPTURE_MODE_RELAXED};
     struct CUctx_st *current = NULL;
     const culvert__driver *drv = device->drv;
     if (culvert__device_is_lost(device))
         return scope;
     scope.device = device;
-    if (drv->cuCtxGetCurrent(&current) != CULVERT__CUDA_SUCCESS || current != device->ctx)
-        scope.pushed = drv->cuCtxPushCurrent(device->ctx) == CULVERT__CUDA_SUCCESS;
-    (void)drv->cuThreadExchangeStreamCaptureMode(&scope.mode);
+    if (drv->cuCtxGetCurrent(&current) != CULVERT__CUDA_SUCCESS)
+        current = NULL;
+    if (current != device->ctx)
+        scope.result = drv->cuCtxPushCurrent(device->ctx);
+    scope.pushed = current != device->ctx && scope.result == CULVERT__CUDA_SUCCESS;
+    scope.exchanged = drv->cuThreadExchangeStreamCaptureMode(&scope.mode) == CULVERT__CUDA_SUCCESS;
     return scope;
 }
 
@@ -28,7 +31,8 @@ void culvert__scope_leave(culvert__scope scope)
     if (scope.device == NULL)
         return;
     const culvert__driver *drv = scope.device->drv;
-    (void)drv->cuThreadExchangeStreamCaptureMode(&scope.mode);
+    if (scope.exchanged)
+        (void)drv->cuThreadExchangeStreamCaptureMode(&scope.mode);
     if (scope.pushed)
         (void)drv->cuCtxPopCurrent(&popped);
 }

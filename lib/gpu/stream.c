@@ -61,11 +61,16 @@ static struct CUstream_st *take_native(culvert_gpu *gpu, int level, const char *
     if (flow->nspare[i] > 0)
         return flow->spare[i][--flow->nspare[i]];
     culvert__visit visit = culvert__driver_enter(gpu, "cuStreamCreateWithPriority");
-    int r = gpu->drv->cuStreamCreateWithPriority(&native, CULVERT__CU_STREAM_NON_BLOCKING,
+    const char *call = "cuCtxPushCurrent";
+    int r = visit.scope.result;
+    if (r == CULVERT__CUDA_SUCCESS) {
+        call = "cuStreamCreateWithPriority";
+        r = gpu->drv->cuStreamCreateWithPriority(&native, CULVERT__CU_STREAM_NON_BLOCKING,
                                                  native_priority(gpu, level));
+    }
     culvert__driver_leave(gpu, visit);
     if (r != CULVERT__CUDA_SUCCESS)
-        culvert__gpu_result(gpu, r, false, "cuStreamCreateWithPriority", op, where, err);
+        culvert__gpu_result(gpu, r, false, call, op, where, err);
     return r == CULVERT__CUDA_SUCCESS ? native : NULL;
 }
 
@@ -115,7 +120,8 @@ culvert_stream *culvert_stream_new_at(const char *where, culvert_gpu *gpu,
     const char *op = "culvert_stream_new";
     culvert_stream_options in_force;
     CULVERT__REQUIRE(gpu, op, "gpu");
-    if (culvert__gpu_refuses(gpu, op, where, err) || !options_ok(&in_force, options, op, where, err))
+    if (culvert__gpu_refuses(gpu, op, where, err) ||
+        !options_ok(&in_force, options, op, where, err))
         return NULL;
     return culvert__stream_make(gpu, &in_force, op, where, err);
 }
@@ -156,7 +162,8 @@ culvert_stream *culvert_stream_pick_at(const char *where, culvert_gpu *gpu, int 
     culvert_error local = CULVERT_ERROR_INIT;
     CULVERT__REQUIRE(gpu, op, "gpu");
     options.priority = priority;
-    if (culvert__gpu_refuses(gpu, op, where, err) || !options_ok(&in_force, &options, op, where, err))
+    if (culvert__gpu_refuses(gpu, op, where, err) ||
+        !options_ok(&in_force, &options, op, where, err))
         return NULL;
     culvert__flow *flow = gpu->flow;
     culvert_stream *best = least_loaded(gpu, priority);
