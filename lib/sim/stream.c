@@ -190,58 +190,67 @@ int cuStreamSynchronize(culvert__CUstream handle)
     return result;
 }
 
+/* For the functions that read one member into *out: a stream with the lock held, or NULL, the lock not
+   held, and *result says why. */
+static const struct CUstream_st *lock_to_read(culvert__CUstream handle, const void *out,
+                                              int *result)
+{
+    struct CUstream_st *s = NULL;
+    *result = CULVERT__CUDA_ERROR_INVALID_VALUE;
+    if (!out)
+        return NULL;
+    culvert__sim_lock();
+    *result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
+    if (*result == 0)
+        return s;
+    culvert__sim_unlock();
+    return NULL;
+}
+
 int cuStreamGetCtx(culvert__CUstream handle, culvert__CUcontext *ctx)
 {
     CULVERT__SIM_ENTER(cuStreamGetCtx);
-    struct CUstream_st *s;
-    if (!ctx)
-        return CULVERT__CUDA_ERROR_INVALID_VALUE;
-    culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
-    if (result == 0)
-        *ctx = s->ctx;
+    int result;
+    const struct CUstream_st *s = lock_to_read(handle, ctx, &result);
+    if (!s)
+        return result;
+    *ctx = s->ctx;
     culvert__sim_unlock();
-    return result;
+    return 0;
 }
 
 int cuStreamGetFlags(culvert__CUstream handle, unsigned int *flags)
 {
     CULVERT__SIM_ENTER(cuStreamGetFlags);
-    struct CUstream_st *s;
-    if (!flags)
-        return CULVERT__CUDA_ERROR_INVALID_VALUE;
-    culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
-    if (result == 0)
-        *flags = s->flags;
+    int result;
+    const struct CUstream_st *s = lock_to_read(handle, flags, &result);
+    if (!s)
+        return result;
+    *flags = s->flags;
     culvert__sim_unlock();
-    return result;
+    return 0;
 }
 
 int cuStreamGetPriority(culvert__CUstream handle, int *priority)
 {
     CULVERT__SIM_ENTER(cuStreamGetPriority);
-    struct CUstream_st *s;
-    if (!priority)
-        return CULVERT__CUDA_ERROR_INVALID_VALUE;
-    culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
-    if (result == 0)
-        *priority = s->priority;
+    int result;
+    const struct CUstream_st *s = lock_to_read(handle, priority, &result);
+    if (!s)
+        return result;
+    *priority = s->priority;
     culvert__sim_unlock();
-    return result;
+    return 0;
 }
 
 int cuStreamGetId(culvert__CUstream handle, unsigned long long *id)
 {
     CULVERT__SIM_ENTER(cuStreamGetId);
-    struct CUstream_st *s;
-    if (!id)
-        return CULVERT__CUDA_ERROR_INVALID_VALUE;
-    culvert__sim_lock();
-    int result = culvert__sim_stream_of(handle, SIM_NO_CURRENT, &s);
-    if (result == 0)
-        *id = s->id;
+    int result;
+    const struct CUstream_st *s = lock_to_read(handle, id, &result);
+    if (!s)
+        return result;
+    *id = s->id;
     culvert__sim_unlock();
-    return result;
+    return 0;
 }
