@@ -215,10 +215,6 @@ static inline bool culvert__awaited(const culvert_future *f)
 {
     return !culvert__list_empty(&f->waiters);
 }
-static inline bool culvert__wanted(const culvert_future *f)
-{
-    return f->interest != 0;
-}
 /* The error of a rejected future without marking it as looked at; NULL if it is not rejected. */
 const culvert_error *culvert__peek_error(const culvert_future *);
 /* The members of a culvert_all; NULL (and *n 0) for any other future. */

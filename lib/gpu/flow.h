@@ -224,7 +224,6 @@ typedef struct culvert__flow {
     uint64_t late_count;
     culvert__staging *staging;
     uint64_t watchdog; /* last pass */
-    bool more;         /* poll again at once */
 
     /* loss and budget: posts from other threads */
     culvert__link device_link; /* device->gpus */
@@ -362,7 +361,6 @@ bool culvert__copiers_give(culvert__copiers *, culvert__hub *,
 /* completion.c */
 bool culvert__completion_poll(culvert_gpu *);
 double culvert__completion_before_sleep(culvert_gpu *, bool may_spin);
-bool culvert__stream_poll(culvert_stream *); /* true: more is to be done */
 
 /* notify.c */
 culvert__notifier *culvert__notifiers_new(culvert_gpu *, unsigned n, culvert_error *err);

@@ -80,7 +80,6 @@ bool culvert__loop_gather(culvert_loop *);
 
 /* post.c */
 culvert__hub *culvert__hub_new(struct ev_loop *);
-void culvert__hub_start(culvert__hub *);
 void culvert__hub_drain(culvert_loop *);
 static inline bool culvert__hub_waiting(const culvert__hub *hub)
 {
