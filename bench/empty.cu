@@ -2,7 +2,5 @@
 /* A kernel that does nothing: what is left is the cost of everything around it. */
 #include <culvert/kernel.h>
 
-extern "C" __global__ void empty(void)
-{
-}
+extern "C" __global__ void empty(void) {}
 CULVERT_KERNEL(empty);

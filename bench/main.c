@@ -25,8 +25,8 @@ typedef struct settings {
 
 typedef struct scenario {
     const char *name, *unit;
-    size_t count;  /* of a round */
-    size_t warm;   /* before the first */
+    size_t count; /* of a round */
+    size_t warm;  /* before the first */
     variant variants[MAX_VARIANTS];
     unsigned n;
 } scenario;
@@ -54,8 +54,7 @@ static void print(scenario *s, const settings *set)
         if (set->json)
             printf("{\"scenario\":\"%s\",\"variant\":\"%s\",\"unit\":\"%s\",\"p50\":%.3f,"
                    "\"p99\":%.3f,\"ratio\":%.3f,\"samples\":%zu}\n",
-                   s->name, x->name, s->unit, p50, p99, floor > 0 ? p50 / floor : 0,
-                   x->samples.n);
+                   s->name, x->name, s->unit, p50, p99, floor > 0 ? p50 / floor : 0, x->samples.n);
         else
             printf("  %-46s p50 %9.3f  p99 %9.3f  ratio %6.3f\n", x->name, p50, p99,
                    floor > 0 ? p50 / floor : 0);
@@ -80,11 +79,13 @@ static int wanted(int argc, char **argv, const char *name)
 
 static int parse(settings *set, int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"driver", required_argument, NULL, 'd'}, {"device", required_argument, NULL, 'D'},
-        {"rounds", required_argument, NULL, 'r'}, {"count", required_argument, NULL, 'c'},
-        {"json", no_argument, NULL, 'j'},         {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {{"driver", required_argument, NULL, 'd'},
+                                          {"device", required_argument, NULL, 'D'},
+                                          {"rounds", required_argument, NULL, 'r'},
+                                          {"count", required_argument, NULL, 'c'},
+                                          {"json", no_argument, NULL, 'j'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
     int c;
     *set = (settings){.rounds = 10};
     while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
@@ -115,7 +116,12 @@ int main(int argc, char **argv)
     library *adaptive = library_open(set.driver, set.device, CULVERT_WAKE_ADAPTIVE);
     library *host = library_open(set.driver, set.device, CULVERT_WAKE_HOST_FUNC);
     scenario scenarios[] = {
-        {"future-chain", "us a step", 10000, 1000, {{"then + run", library_chain, adaptive, {0}}}, 1},
+        {"future-chain",
+         "us a step",
+         10000,
+         1000,
+         {{"then + run", library_chain, adaptive, {0}}},
+         1},
         {"round-trip",
          "us from launch until the waiter runs",
          2000,

@@ -69,8 +69,8 @@ static int open_all(program *p)
     if (p->gpu == NULL || stream_io_open_out(&p->out, p->loop, p->options.out, &p->err) != 0)
         return -1;
     progress_start(&p->progress, p->in.size);
-    p->pipe = pipeline_new(p->gpu, &p->options, &p->in, &p->out, progress_show, &p->progress,
-                           &p->err);
+    p->pipe =
+        pipeline_new(p->gpu, &p->options, &p->in, &p->out, progress_show, &p->progress, &p->err);
     return p->pipe != NULL ? 0 : -1;
 }
 

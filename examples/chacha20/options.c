@@ -96,13 +96,17 @@ static int parse_number(const char *name, const char *text, int units, unsigned 
 
 enum { DRIVER = 256, DEVICE };
 
-static const struct option longs[] = {
-    {"key", required_argument, NULL, 'k'},      {"nonce", required_argument, NULL, 'n'},
-    {"counter", required_argument, NULL, 'c'},  {"chunk", required_argument, NULL, 'b'},
-    {"depth", required_argument, NULL, 'd'},    {"driver", required_argument, NULL, DRIVER},
-    {"device", required_argument, NULL, DEVICE}, {"verbose", no_argument, NULL, 'v'},
-    {"help", no_argument, NULL, 'h'},           {"version", no_argument, NULL, 'V'},
-    {NULL, 0, NULL, 0}};
+static const struct option longs[] = {{"key", required_argument, NULL, 'k'},
+                                      {"nonce", required_argument, NULL, 'n'},
+                                      {"counter", required_argument, NULL, 'c'},
+                                      {"chunk", required_argument, NULL, 'b'},
+                                      {"depth", required_argument, NULL, 'd'},
+                                      {"driver", required_argument, NULL, DRIVER},
+                                      {"device", required_argument, NULL, DEVICE},
+                                      {"verbose", no_argument, NULL, 'v'},
+                                      {"help", no_argument, NULL, 'h'},
+                                      {"version", no_argument, NULL, 'V'},
+                                      {NULL, 0, NULL, 0}};
 
 static int parse_one(options *o, int c, unsigned *seen)
 {

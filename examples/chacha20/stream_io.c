@@ -18,8 +18,7 @@
 
 static int fail(culvert_error *err, const char *what, const char *name)
 {
-    culvert_error_set(err, CULVERT_ESYSTEM, errno, "cannot %s %s: %s", what, name,
-                      strerror(errno));
+    culvert_error_set(err, CULVERT_ESYSTEM, errno, "cannot %s %s: %s", what, name, strerror(errno));
     return -1;
 }
 

@@ -28,23 +28,23 @@ extern "C" {
  * Every error code: X(name, value, class, text). A program may expand it for tables of its own.
  * Values never change; new codes are added at the end. Since 0.1.0.
  */
-#define CULVERT_ERRORS(X)                                                                          \
-    X(EINVAL, -1, CALLER, "invalid argument")                                                      \
-    X(EOVERFLOW, -2, CALLER, "a size or an offset is too large for its type")                      \
-    X(ENOMEM, -3, AGAIN, "out of memory")                                                          \
-    X(EAGAIN, -4, AGAIN, "a bound is reached; try again later")                                    \
-    X(ETIMEDOUT, -5, AGAIN, "the time is up")                                                      \
-    X(ECANCELED, -6, CANCELED, "cancelled")                                                        \
-    X(EBROKEN, -7, CALLER, "the promise was dropped before it was resolved")                       \
-    X(ESHUTDOWN, -8, SHUTDOWN, "the loop binding, device or driver is shut down")                  \
-    X(EFORKED, -9, CALLER, "not usable in a child after fork()")                                   \
-    X(EDEADLK, -10, CALLER, "waiting here would never end")                                        \
-    X(ENOTSUP, -11, SYSTEM, "not supported by this device, driver or build")                       \
-    X(ENODRIVER, -12, SYSTEM, "no usable driver")                                                  \
-    X(ENODEVICE, -13, SYSTEM, "no such device")                                                    \
-    X(EDEVICELOST, -14, DEVICE_LOST, "the device is lost to this process")                         \
-    X(EDRIVER, -15, SYSTEM, "the driver reported an error")                                        \
-    X(ESYSTEM, -16, SYSTEM, "the operating system reported an error")                              \
+#define CULVERT_ERRORS(X)                                                         \
+    X(EINVAL, -1, CALLER, "invalid argument")                                     \
+    X(EOVERFLOW, -2, CALLER, "a size or an offset is too large for its type")     \
+    X(ENOMEM, -3, AGAIN, "out of memory")                                         \
+    X(EAGAIN, -4, AGAIN, "a bound is reached; try again later")                   \
+    X(ETIMEDOUT, -5, AGAIN, "the time is up")                                     \
+    X(ECANCELED, -6, CANCELED, "cancelled")                                       \
+    X(EBROKEN, -7, CALLER, "the promise was dropped before it was resolved")      \
+    X(ESHUTDOWN, -8, SHUTDOWN, "the loop binding, device or driver is shut down") \
+    X(EFORKED, -9, CALLER, "not usable in a child after fork()")                  \
+    X(EDEADLK, -10, CALLER, "waiting here would never end")                       \
+    X(ENOTSUP, -11, SYSTEM, "not supported by this device, driver or build")      \
+    X(ENODRIVER, -12, SYSTEM, "no usable driver")                                 \
+    X(ENODEVICE, -13, SYSTEM, "no such device")                                   \
+    X(EDEVICELOST, -14, DEVICE_LOST, "the device is lost to this process")        \
+    X(EDRIVER, -15, SYSTEM, "the driver reported an error")                       \
+    X(ESYSTEM, -16, SYSTEM, "the operating system reported an error")             \
     X(EUSER, -17, USER, "an error of the application")
 
 enum {
@@ -75,12 +75,18 @@ typedef struct culvert_error {
     int native;        /**< CUresult, errno or the application's number; 0 if there is none */
     const char *op;    /**< the call that failed, a static string, or NULL */
     const char *where; /**< "file:line" of that call, a static string, or NULL */
-    char message[CULVERT_ERROR_MESSAGE_SIZE]; /**< what was wrong; may be empty, always terminated */
+    char
+        message[CULVERT_ERROR_MESSAGE_SIZE]; /**< what was wrong; may be empty, always terminated */
 } culvert_error;
 
 /** An error that says nothing yet. Since 0.1.0. */
-#define CULVERT_ERROR_INIT \
-    { CULVERT_OK, 0, NULL, NULL, { 0 } }
+#define CULVERT_ERROR_INIT         \
+    {                              \
+        CULVERT_OK, 0, NULL, NULL, \
+        {                          \
+            0                      \
+        }                          \
+    }
 
 /**
  * The name of a code.

@@ -87,9 +87,8 @@ typedef void culvert_free_fn(void *p);
  */
 CULVERT_API CULVERT_NODISCARD culvert_promise *culvert_promise_new(culvert_loop *loop,
                                                                    culvert_future **out);
-CULVERT_API CULVERT_NODISCARD culvert_promise *culvert_promise_new_at(const char *where,
-                                                                      culvert_loop *loop,
-                                                                      culvert_future **out);
+CULVERT_API CULVERT_NODISCARD culvert_promise *
+culvert_promise_new_at(const char *where, culvert_loop *loop, culvert_future **out);
 
 /**
  * Settles a promise's future with a value. Where it was settled before (cancelled, say), that
@@ -213,13 +212,12 @@ CULVERT_API CULVERT_NODISCARD culvert_future *culvert_rejected(culvert_loop *loo
  * @return a future, rejected with that; or with CULVERT_ENOMEM, CULVERT_EFORKED.
  * Thread: loop. Re-entrant: yes. Since 0.1.0.
  */
-CULVERT_API CULVERT_NODISCARD culvert_future *culvert_fail(culvert_loop *loop, int code,
-                                                           int native, const char *fmt, ...)
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_fail(culvert_loop *loop, int code, int native,
+                                                           const char *fmt, ...)
     CULVERT_PRINTF(4, 5);
-CULVERT_API CULVERT_NODISCARD culvert_future *culvert_fail_at(const char *where,
-                                                              culvert_loop *loop, int code,
-                                                              int native, const char *fmt, ...)
-    CULVERT_PRINTF(5, 6);
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_fail_at(const char *where, culvert_loop *loop,
+                                                              int code, int native, const char *fmt,
+                                                              ...) CULVERT_PRINTF(5, 6);
 
 /* ------------------------------------------------------------------ chains ---- */
 
@@ -236,9 +234,8 @@ CULVERT_API CULVERT_NODISCARD culvert_future *culvert_fail_at(const char *where,
  *         CULVERT_EFORKED where the step could not be attached: it never runs then.
  * Thread: loop. Re-entrant: yes. Since 0.1.0.
  */
-CULVERT_API CULVERT_NODISCARD culvert_future *culvert_then(culvert_future *future,
-                                                           culvert_step_fn *step, void *arg,
-                                                           culvert_free_fn *arg_free);
+CULVERT_API CULVERT_NODISCARD culvert_future *
+culvert_then(culvert_future *future, culvert_step_fn *step, void *arg, culvert_free_fn *arg_free);
 
 /**
  * Runs a step when a future rejected (a cancellation is a rejection too). A resolved future passes
@@ -246,9 +243,8 @@ CULVERT_API CULVERT_NODISCARD culvert_future *culvert_then(culvert_future *futur
  *
  * Parameters, result, thread and re-entrancy as for culvert_then. Since 0.1.0.
  */
-CULVERT_API CULVERT_NODISCARD culvert_future *culvert_catch(culvert_future *future,
-                                                            culvert_step_fn *step, void *arg,
-                                                            culvert_free_fn *arg_free);
+CULVERT_API CULVERT_NODISCARD culvert_future *
+culvert_catch(culvert_future *future, culvert_step_fn *step, void *arg, culvert_free_fn *arg_free);
 
 /**
  * Runs a step when a future settled, either way. When the future returned here is cancelled, it
@@ -291,8 +287,8 @@ CULVERT_API int culvert_on_settled(culvert_future *future, culvert_settled_fn *f
  *         CULVERT_EFORKED.
  * Thread: loop. Re-entrant: yes. Since 0.1.0.
  */
-CULVERT_API CULVERT_NODISCARD culvert_future *
-culvert_all(culvert_loop *loop, culvert_future *const *futures, size_t n);
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_all(culvert_loop *loop,
+                                                          culvert_future *const *futures, size_t n);
 CULVERT_API CULVERT_NODISCARD culvert_future *
 culvert_all_at(const char *where, culvert_loop *loop, culvert_future *const *futures, size_t n);
 
@@ -306,9 +302,10 @@ culvert_all_at(const char *where, culvert_loop *loop, culvert_future *const *fut
  */
 CULVERT_API CULVERT_NODISCARD culvert_future *
 culvert_all_settled(culvert_loop *loop, culvert_future *const *futures, size_t n);
-CULVERT_API CULVERT_NODISCARD culvert_future *
-culvert_all_settled_at(const char *where, culvert_loop *loop, culvert_future *const *futures,
-                       size_t n);
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_all_settled_at(const char *where,
+                                                                     culvert_loop *loop,
+                                                                     culvert_future *const *futures,
+                                                                     size_t n);
 
 /**
  * Resolves with the value of the first of a set that resolves; the others are cancelled, and the
@@ -318,8 +315,8 @@ culvert_all_settled_at(const char *where, culvert_loop *loop, culvert_future *co
  * @return as culvert_all; an empty set rejects with CULVERT_EINVAL. culvert_winner tells which.
  * Since 0.1.0.
  */
-CULVERT_API CULVERT_NODISCARD culvert_future *
-culvert_any(culvert_loop *loop, culvert_future *const *futures, size_t n);
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_any(culvert_loop *loop,
+                                                          culvert_future *const *futures, size_t n);
 CULVERT_API CULVERT_NODISCARD culvert_future *
 culvert_any_at(const char *where, culvert_loop *loop, culvert_future *const *futures, size_t n);
 
@@ -387,8 +384,8 @@ culvert_timeout_at(const char *where, culvert_future *future, double seconds);
  * Thread: loop. Re-entrant: yes. Since 0.1.0.
  */
 CULVERT_API CULVERT_NODISCARD culvert_future *culvert_sleep(culvert_loop *loop, double seconds);
-CULVERT_API CULVERT_NODISCARD culvert_future *
-culvert_sleep_at(const char *where, culvert_loop *loop, double seconds);
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_sleep_at(const char *where,
+                                                               culvert_loop *loop, double seconds);
 
 /**
  * Resolves with NULL when a descriptor can be read without blocking (data, end of file or an error
@@ -542,16 +539,16 @@ CULVERT_API culvert_loop *culvert_future_loop(const culvert_future *future);
 
 #ifndef CULVERT_NO_WHERE
 #define culvert_promise_new(...) culvert_promise_new_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_fail(...) culvert_fail_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_all(...) culvert_all_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_fail(...)        culvert_fail_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_all(...)         culvert_all_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_all_settled(...) culvert_all_settled_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_any(...) culvert_any_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_race(...) culvert_race_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_timeout(...) culvert_timeout_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_sleep(...) culvert_sleep_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_readable(...) culvert_readable_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_writable(...) culvert_writable_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_work(...) culvert_work_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_any(...)         culvert_any_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_race(...)        culvert_race_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_timeout(...)     culvert_timeout_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_sleep(...)       culvert_sleep_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_readable(...)    culvert_readable_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_writable(...)    culvert_writable_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_work(...)        culvert_work_at(CULVERT_WHERE, __VA_ARGS__)
 #endif
 
 #ifdef __cplusplus

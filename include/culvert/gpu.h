@@ -57,16 +57,16 @@ typedef struct culvert_seq culvert_seq;
 
 /** Options of a device. Zero means the default, for each member. Since 0.1.0. */
 typedef struct culvert_gpu_options {
-    size_t struct_size;      /**< sizeof(culvert_gpu_options) */
-    size_t device_reserve;   /**< bytes of device memory taken at open; default 0 */
-    size_t pinned_reserve;   /**< bytes of pinned memory taken at open; default 8 MiB, at least that
+    size_t struct_size;    /**< sizeof(culvert_gpu_options) */
+    size_t device_reserve; /**< bytes of device memory taken at open; default 0 */
+    size_t pinned_reserve; /**< bytes of pinned memory taken at open; default 8 MiB, at least that
                                   much is needed for copies of ordinary memory */
-    size_t device_limit;     /**< bytes of device memory at most; default: what the device has */
-    size_t pinned_limit;     /**< bytes of pinned memory at most; default 1 GiB */
-    unsigned streams;        /**< streams of the pool (culvert_stream_pick) a priority; default 4 */
+    size_t device_limit;   /**< bytes of device memory at most; default: what the device has */
+    size_t pinned_limit;   /**< bytes of pinned memory at most; default 1 GiB */
+    unsigned streams;      /**< streams of the pool (culvert_stream_pick) a priority; default 4 */
     struct CUctx_st *context; /**< borrowed: a context of this device made elsewhere; NULL: the
                                   primary context, which the CUDA runtime uses too */
-    double stall_seconds;    /**< work that is older than this counts as stalled; default 10 */
+    double stall_seconds;     /**< work that is older than this counts as stalled; default 10 */
     /** The device is stalled: a call of the driver has not returned for a second or more (`what` is the
         call: the loop's thread is stuck in it), or submitted work has not ended for stall_seconds
         (`what` is the operation). Called on a thread of the library's own, once for each stall; it
@@ -76,14 +76,17 @@ typedef struct culvert_gpu_options {
 } culvert_gpu_options;
 
 /** Options that mean the defaults. Since 0.1.0. */
-#define CULVERT_GPU_OPTIONS_INIT \
-    { sizeof(culvert_gpu_options), 0, 0, 0, 0, 0, NULL, 0.0, NULL, NULL }
+#define CULVERT_GPU_OPTIONS_INIT                                          \
+    {                                                                     \
+        sizeof(culvert_gpu_options), 0, 0, 0, 0, 0, NULL, 0.0, NULL, NULL \
+    }
 
 /** The state of a device. Since 0.1.0. */
 typedef enum culvert_gpu_health {
     CULVERT_GPU_OK = 0,
-    CULVERT_GPU_STALLED = 1, /**< see culvert_gpu_options.on_stall; it ends when the work moves on */
-    CULVERT_GPU_LOST = 2     /**< a sticky error: everything pending was rejected, new work is too */
+    CULVERT_GPU_STALLED =
+        1,               /**< see culvert_gpu_options.on_stall; it ends when the work moves on */
+    CULVERT_GPU_LOST = 2 /**< a sticky error: everything pending was rejected, new work is too */
 } culvert_gpu_health;
 
 /** What a device is. Since 0.1.0. */
@@ -213,8 +216,10 @@ typedef struct culvert_stream_options {
 } culvert_stream_options;
 
 /** Options that mean the defaults. Since 0.1.0. */
-#define CULVERT_STREAM_OPTIONS_INIT \
-    { sizeof(culvert_stream_options), 0, 0 }
+#define CULVERT_STREAM_OPTIONS_INIT          \
+    {                                        \
+        sizeof(culvert_stream_options), 0, 0 \
+    }
 
 /**
  * A stream of one's own. It never synchronises with the legacy default stream.
@@ -227,9 +232,8 @@ typedef struct culvert_stream_options {
  * Thread: loop. Start-up (creating one takes some 10 us, more while others are busy).
  * Re-entrant: yes. Since 0.1.0.
  */
-CULVERT_API culvert_stream *culvert_stream_new(culvert_gpu *gpu,
-                                               const culvert_stream_options *options,
-                                               culvert_error *err);
+CULVERT_API culvert_stream *
+culvert_stream_new(culvert_gpu *gpu, const culvert_stream_options *options, culvert_error *err);
 CULVERT_API culvert_stream *culvert_stream_new_at(const char *where, culvert_gpu *gpu,
                                                   const culvert_stream_options *options,
                                                   culvert_error *err);
@@ -245,8 +249,7 @@ CULVERT_API culvert_stream *culvert_stream_new_at(const char *where, culvert_gpu
  * @return a new reference; NULL on failure, as culvert_stream_new.
  * Thread: loop. Re-entrant: yes. Since 0.1.0.
  */
-CULVERT_API culvert_stream *culvert_stream_pick(culvert_gpu *gpu, int priority,
-                                                culvert_error *err);
+CULVERT_API culvert_stream *culvert_stream_pick(culvert_gpu *gpu, int priority, culvert_error *err);
 CULVERT_API culvert_stream *culvert_stream_pick_at(const char *where, culvert_gpu *gpu,
                                                    int priority, culvert_error *err);
 
@@ -447,9 +450,9 @@ CULVERT_API void culvert_module_unref(culvert_module *module);
 
 /** How a kernel is launched. Since 0.1.0. */
 typedef struct culvert_grid {
-    unsigned blocks[3];    /**< zero y or z means 1; blocks[0] == 0: nothing to do, which succeeds in
+    unsigned blocks[3];  /**< zero y or z means 1; blocks[0] == 0: nothing to do, which succeeds in
                                 stream order */
-    unsigned threads[3];   /**< of a block; zero y or z means 1; threads[0] == 0: CULVERT_EINVAL */
+    unsigned threads[3]; /**< of a block; zero y or z means 1; threads[0] == 0: CULVERT_EINVAL */
     unsigned shared_bytes; /**< dynamic shared memory of a block */
     unsigned flags;        /**< 0 */
     unsigned cluster[3];   /**< 0 */
@@ -728,9 +731,10 @@ culvert_upload_at(const char *where, culvert_stream *stream, culvert_buffer *dst
 CULVERT_API CULVERT_NODISCARD culvert_future *culvert_download(culvert_stream *stream, void *dst,
                                                                culvert_buffer *src,
                                                                size_t src_offset, size_t bytes);
-CULVERT_API CULVERT_NODISCARD culvert_future *
-culvert_download_at(const char *where, culvert_stream *stream, void *dst, culvert_buffer *src,
-                    size_t src_offset, size_t bytes);
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_download_at(const char *where,
+                                                                  culvert_stream *stream, void *dst,
+                                                                  culvert_buffer *src,
+                                                                  size_t src_offset, size_t bytes);
 /** As culvert_upload says. Since 0.1.0. */
 CULVERT_API CULVERT_NODISCARD culvert_future *culvert_copy(culvert_stream *stream,
                                                            culvert_buffer *dst, size_t dst_offset,
@@ -759,48 +763,57 @@ culvert_launch_at(const char *where, culvert_stream *stream, culvert_kernel *ker
 /* ------------------------------------------------------- arguments of kernels -- */
 
 /* The functions behind the macros. Thread: any. Since 0.1.0. */
-static inline culvert_arg culvert_arg_inline(const void *value, unsigned bytes) {
-    culvert_arg arg = { CULVERT_ARG_INLINE, bytes, NULL, NULL, 0, { 0 } };
+static inline culvert_arg culvert_arg_inline(const void *value, unsigned bytes)
+{
+    culvert_arg arg = {CULVERT_ARG_INLINE, bytes, NULL, NULL, 0, {0}};
     const unsigned char *from = (const unsigned char *)value;
     for (unsigned i = 0; i < bytes && i < sizeof arg.value; i++)
         arg.value[i] = from[i];
     return arg;
 }
-static inline culvert_arg culvert_arg_value(const void *data, size_t bytes) {
-    culvert_arg arg = { CULVERT_ARG_COPY, (unsigned)bytes, data, NULL, 0, { 0 } };
+static inline culvert_arg culvert_arg_value(const void *data, size_t bytes)
+{
+    culvert_arg arg = {CULVERT_ARG_COPY, (unsigned)bytes, data, NULL, 0, {0}};
     return arg;
 }
-static inline culvert_arg culvert_arg_buffer(culvert_buffer *buffer, size_t offset) {
-    culvert_arg arg = { CULVERT_ARG_BUFFER, 8, NULL, buffer, offset, { 0 } };
+static inline culvert_arg culvert_arg_buffer(culvert_buffer *buffer, size_t offset)
+{
+    culvert_arg arg = {CULVERT_ARG_BUFFER, 8, NULL, buffer, offset, {0}};
     return arg;
 }
-static inline culvert_arg culvert_arg_i32(int32_t v) {
+static inline culvert_arg culvert_arg_i32(int32_t v)
+{
     return culvert_arg_inline(&v, 4);
 }
-static inline culvert_arg culvert_arg_u32(uint32_t v) {
+static inline culvert_arg culvert_arg_u32(uint32_t v)
+{
     return culvert_arg_inline(&v, 4);
 }
-static inline culvert_arg culvert_arg_i64(int64_t v) {
+static inline culvert_arg culvert_arg_i64(int64_t v)
+{
     return culvert_arg_inline(&v, 8);
 }
-static inline culvert_arg culvert_arg_u64(uint64_t v) {
+static inline culvert_arg culvert_arg_u64(uint64_t v)
+{
     return culvert_arg_inline(&v, 8);
 }
-static inline culvert_arg culvert_arg_f32(float v) {
+static inline culvert_arg culvert_arg_f32(float v)
+{
     return culvert_arg_inline(&v, 4);
 }
-static inline culvert_arg culvert_arg_f64(double v) {
+static inline culvert_arg culvert_arg_f64(double v)
+{
     return culvert_arg_inline(&v, 8);
 }
 
 /** An lvalue of any type, by value: a struct, say. Copied at the call. Since 0.1.0. */
 #define CULVERT_VALUE(lvalue) culvert_arg_value(&(lvalue), sizeof(lvalue))
-#define CULVERT_I32(v) culvert_arg_i32(v) /**< int32_t. Since 0.1.0. */
-#define CULVERT_U32(v) culvert_arg_u32(v) /**< uint32_t. Since 0.1.0. */
-#define CULVERT_I64(v) culvert_arg_i64(v) /**< int64_t. Since 0.1.0. */
-#define CULVERT_U64(v) culvert_arg_u64(v) /**< uint64_t. Since 0.1.0. */
-#define CULVERT_F32(v) culvert_arg_f32(v) /**< float. Since 0.1.0. */
-#define CULVERT_F64(v) culvert_arg_f64(v) /**< double. Since 0.1.0. */
+#define CULVERT_I32(v)        culvert_arg_i32(v) /**< int32_t. Since 0.1.0. */
+#define CULVERT_U32(v)        culvert_arg_u32(v) /**< uint32_t. Since 0.1.0. */
+#define CULVERT_I64(v)        culvert_arg_i64(v) /**< int64_t. Since 0.1.0. */
+#define CULVERT_U64(v)        culvert_arg_u64(v) /**< uint64_t. Since 0.1.0. */
+#define CULVERT_F32(v)        culvert_arg_f32(v) /**< float. Since 0.1.0. */
+#define CULVERT_F64(v)        culvert_arg_f64(v) /**< double. Since 0.1.0. */
 /** A pointer to a buffer's start; the work holds the buffer. Since 0.1.0. */
 #define CULVERT_BUFFER(buffer) culvert_arg_buffer(buffer, 0)
 /** A pointer into a buffer, `offset` bytes from its start. Since 0.1.0. */
@@ -813,46 +826,47 @@ template <typename... Args> struct culvert_args_pack_ {
     culvert_arg args[sizeof...(Args)];
     static constexpr size_t count = sizeof...(Args);
 };
-template <typename... Args> inline culvert_args_pack_<Args...> culvert_args_make_(Args... args) {
-    return culvert_args_pack_<Args...>{ { args... } };
+template <typename... Args> inline culvert_args_pack_<Args...> culvert_args_make_(Args... args)
+{
+    return culvert_args_pack_<Args...>{{args...}};
 }
 #define CULVERT_ARGS(...) \
     culvert_args_make_(__VA_ARGS__).args, decltype(culvert_args_make_(__VA_ARGS__))::count
 extern "C" {
 #else
 /** The arguments of a kernel, in order: array and count. Since 0.1.0. */
-#define CULVERT_ARGS(...) \
-    (const culvert_arg[]){ __VA_ARGS__ }, \
-        sizeof((const culvert_arg[]){ __VA_ARGS__ }) / sizeof(culvert_arg)
+#define CULVERT_ARGS(...)               \
+    (const culvert_arg[]){__VA_ARGS__}, \
+        sizeof((const culvert_arg[]){__VA_ARGS__}) / sizeof(culvert_arg)
 #endif
 
 #ifndef CULVERT_NO_WHERE
-#define culvert_gpu_open(...) culvert_gpu_open_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_stream_new(...) culvert_stream_new_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_stream_pick(...) culvert_stream_pick_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_stream_done(...) culvert_stream_done_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_buffer_new(...) culvert_buffer_new_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_host_buffer_new(...) culvert_host_buffer_new_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_module_load(...) culvert_module_load_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_module_kernel(...) culvert_module_kernel_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_seq_begin(...) culvert_seq_begin_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_seq_wait(...) culvert_seq_wait_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_seq_upload(...) culvert_seq_upload_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_seq_download(...) culvert_seq_download_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_seq_copy(...) culvert_seq_copy_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_seq_fill(...) culvert_seq_fill_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_seq_launch(...) culvert_seq_launch_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_seq_call(...) culvert_seq_call_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_gpu_open(...)          culvert_gpu_open_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_stream_new(...)        culvert_stream_new_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_stream_pick(...)       culvert_stream_pick_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_stream_done(...)       culvert_stream_done_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_buffer_new(...)        culvert_buffer_new_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_host_buffer_new(...)   culvert_host_buffer_new_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_module_load(...)       culvert_module_load_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_module_kernel(...)     culvert_module_kernel_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_begin(...)         culvert_seq_begin_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_wait(...)          culvert_seq_wait_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_upload(...)        culvert_seq_upload_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_download(...)      culvert_seq_download_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_copy(...)          culvert_seq_copy_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_fill(...)          culvert_seq_fill_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_launch(...)        culvert_seq_launch_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_call(...)          culvert_seq_call_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_seq_call_weighted(...) culvert_seq_call_weighted_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_seq_scratch(...) culvert_seq_scratch_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_seq_use(...) culvert_seq_use_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_seq_keep(...) culvert_seq_keep_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_seq_submit(...) culvert_seq_submit_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_upload(...) culvert_upload_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_download(...) culvert_download_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_copy(...) culvert_copy_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_fill(...) culvert_fill_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_launch(...) culvert_launch_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_scratch(...)       culvert_seq_scratch_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_use(...)           culvert_seq_use_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_keep(...)          culvert_seq_keep_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_submit(...)        culvert_seq_submit_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_upload(...)            culvert_upload_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_download(...)          culvert_download_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_copy(...)              culvert_copy_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_fill(...)              culvert_fill_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_launch(...)            culvert_launch_at(CULVERT_WHERE, __VA_ARGS__)
 #endif
 
 #ifdef __cplusplus

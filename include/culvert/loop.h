@@ -28,10 +28,10 @@ struct ev_loop;
 
 /** How a loop that sleeps is woken by the end of device work. Since 0.1.0. */
 typedef enum culvert_wake {
-    CULVERT_WAKE_DEFAULT = 0,   /**< CULVERT_WAKE_ADAPTIVE */
-    CULVERT_WAKE_ADAPTIVE = 1,  /**< turns the loop for up to spin_seconds where recent work was that
+    CULVERT_WAKE_DEFAULT = 0,  /**< CULVERT_WAKE_ADAPTIVE */
+    CULVERT_WAKE_ADAPTIVE = 1, /**< turns the loop for up to spin_seconds where recent work was that
                                      short, then arms a host function and sleeps */
-    CULVERT_WAKE_HOST_FUNC = 2  /**< arms a host function and sleeps, at once */
+    CULVERT_WAKE_HOST_FUNC = 2 /**< arms a host function and sleeps, at once */
 } culvert_wake;
 
 /** Severity of a log message. Since 0.1.0. */
@@ -61,8 +61,10 @@ typedef struct culvert_loop_options {
 } culvert_loop_options;
 
 /** Options that mean the defaults. Since 0.1.0. */
-#define CULVERT_LOOP_OPTIONS_INIT \
-    { sizeof(culvert_loop_options), 0, 0.0, 0, 0.0, NULL, NULL, NULL, NULL }
+#define CULVERT_LOOP_OPTIONS_INIT                                            \
+    {                                                                        \
+        sizeof(culvert_loop_options), 0, 0.0, 0, 0.0, NULL, NULL, NULL, NULL \
+    }
 
 /**
  * Binds a libev loop.

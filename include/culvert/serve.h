@@ -128,12 +128,13 @@ CULVERT_API int culvert_semaphore_stats(const culvert_semaphore *semaphore,
 
 /** Options of a batcher. Zero means the default, for each member but `run`. Since 0.1.0. */
 typedef struct culvert_batcher_options {
-    size_t struct_size;       /**< sizeof(culvert_batcher_options) */
-    size_t max_items;         /**< of one batch; default 32 */
-    size_t max_queued;        /**< items that may wait; one more rejects with CULVERT_EAGAIN at once.
+    size_t struct_size; /**< sizeof(culvert_batcher_options) */
+    size_t max_items;   /**< of one batch; default 32 */
+    size_t max_queued;  /**< items that may wait; one more rejects with CULVERT_EAGAIN at once.
                                    Default: no limit */
-    size_t max_running;       /**< batches at a time, whatever waits; default: no limit */
-    double max_delay_seconds; /**< the oldest item waits at most so long for others; default 0: not at
+    size_t max_running; /**< batches at a time, whatever waits; default: no limit */
+    double
+        max_delay_seconds; /**< the oldest item waits at most so long for others; default 0: not at
                                    all; INFINITY: for max_items, or until nothing is running */
     /** Runs a batch: `n` items (1 to max_items), in the order in which they were added; the array lives
         as long as `batch`. The future (consumed) says when the batch is over, and its outcome is that
@@ -141,28 +142,31 @@ typedef struct culvert_batcher_options {
         there until that future has settled and what was attached to it by then has run. Called on the
         loop. Must be set. */
     culvert_future *(*run)(culvert_batch *batch, void *const *items, size_t n, void *arg);
-    void *arg;                 /**< given to run */
-    culvert_free_fn *arg_free; /**< releases arg, once: after the last batch, when the last reference
+    void *arg; /**< given to run */
+    culvert_free_fn
+        *arg_free; /**< releases arg, once: after the last batch, when the last reference
                                     is gone; or if culvert_batcher_new fails; may be NULL */
 } culvert_batcher_options;
 
 /** Options that mean the defaults; `run` must be set. Since 0.1.0. */
-#define CULVERT_BATCHER_OPTIONS_INIT \
-    { sizeof(culvert_batcher_options), 0, 0, 0, 0.0, NULL, NULL, NULL }
+#define CULVERT_BATCHER_OPTIONS_INIT                                    \
+    {                                                                   \
+        sizeof(culvert_batcher_options), 0, 0, 0, 0.0, NULL, NULL, NULL \
+    }
 
 /** What a batcher has done. Since 0.1.0. */
 typedef struct culvert_batcher_counters {
-    size_t struct_size;     /**< set by the caller: sizeof(culvert_batcher_counters) */
-    size_t queued;          /**< now: items that wait */
-    size_t running;         /**< now: batches that run */
-    size_t running_items;   /**< now: items of these */
-    uint64_t added;         /**< so far: items taken. Each is queued, running, or counted once below */
-    uint64_t resolved;      /**< so far: items that ran and resolved */
-    uint64_t rejected;      /**< so far: items that ran and rejected */
-    uint64_t expired;       /**< so far: items whose deadline passed while they waited */
-    uint64_t canceled;      /**< so far: items that left the queue otherwise */
-    uint64_t refused;       /**< so far: items not taken, as max_queued waited */
-    uint64_t batches;       /**< so far: batches that were run */
+    size_t struct_size;   /**< set by the caller: sizeof(culvert_batcher_counters) */
+    size_t queued;        /**< now: items that wait */
+    size_t running;       /**< now: batches that run */
+    size_t running_items; /**< now: items of these */
+    uint64_t added;    /**< so far: items taken. Each is queued, running, or counted once below */
+    uint64_t resolved; /**< so far: items that ran and resolved */
+    uint64_t rejected; /**< so far: items that ran and rejected */
+    uint64_t expired;  /**< so far: items whose deadline passed while they waited */
+    uint64_t canceled; /**< so far: items that left the queue otherwise */
+    uint64_t refused;  /**< so far: items not taken, as max_queued waited */
+    uint64_t batches;  /**< so far: batches that were run */
     uint64_t batched_items; /**< so far: items of these; divided by batches, the mean size */
     uint64_t full_batches;  /**< so far: batches of max_items */
     double longest_wait;    /**< so far: seconds between an item's arrival and its run, at most */
@@ -182,9 +186,8 @@ typedef struct culvert_batcher_counters {
  *         or NaN; struct_size), CULVERT_ENOMEM, CULVERT_ESHUTDOWN, CULVERT_EFORKED.
  * Thread: loop. Re-entrant: yes. Since 0.1.0.
  */
-CULVERT_API culvert_batcher *culvert_batcher_new(culvert_loop *loop,
-                                                 const culvert_batcher_options *options,
-                                                 culvert_error *err);
+CULVERT_API culvert_batcher *
+culvert_batcher_new(culvert_loop *loop, const culvert_batcher_options *options, culvert_error *err);
 
 /**
  * Adds an item.
@@ -265,12 +268,12 @@ CULVERT_API int culvert_batcher_stats(const culvert_batcher *batcher,
  */
 typedef struct culvert_chunk {
     culvert_buffer *host; /**< borrowed: chunk_bytes of pinned memory */
-    size_t bytes;         /**< how many of these are used: set by read, from 0; later stages may change
+    size_t bytes;    /**< how many of these are used: set by read, from 0; later stages may change
                                it: the next one has what the one before left */
-    uint64_t index;       /**< number of the chunk, from 0 */
-    uint64_t offset;      /**< of its first byte in what was read */
-    int last;             /**< read sets it where it knows that no chunk will follow */
-    void *user;           /**< the stages' own: NULL at first, then as they left it `depth` chunks ago */
+    uint64_t index;  /**< number of the chunk, from 0 */
+    uint64_t offset; /**< of its first byte in what was read */
+    int last;        /**< read sets it where it knows that no chunk will follow */
+    void *user;      /**< the stages' own: NULL at first, then as they left it `depth` chunks ago */
 } culvert_chunk;
 
 /**
@@ -295,8 +298,9 @@ typedef struct culvert_pipeline_options {
     culvert_future *(*process)(culvert_chunk *chunk, void *arg);
     /** Takes the chunk's bytes away. One at a time, in order. NULL: nothing to do. */
     culvert_future *(*write)(culvert_chunk *chunk, void *arg);
-    void *arg;                 /**< given to the stages and to progress */
-    culvert_free_fn *arg_free; /**< releases arg, once, after the last stage is over and the callbacks of
+    void *arg; /**< given to the stages and to progress */
+    culvert_free_fn
+        *arg_free; /**< releases arg, once, after the last stage is over and the callbacks of
                                     the pipeline's future ran; if the pipeline could not be begun, perhaps
                                     before culvert_pipeline_run returns; may be NULL */
     /** After each chunk that has gone all the way: bytes so far. May be NULL. */
@@ -304,18 +308,20 @@ typedef struct culvert_pipeline_options {
 } culvert_pipeline_options;
 
 /** Options that mean the defaults; `read` must be set. Since 0.1.0. */
-#define CULVERT_PIPELINE_OPTIONS_INIT \
-    { sizeof(culvert_pipeline_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
+#define CULVERT_PIPELINE_OPTIONS_INIT                                              \
+    {                                                                              \
+        sizeof(culvert_pipeline_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL \
+    }
 
 /** What a pipeline has done. Since 0.1.0. */
 typedef struct culvert_pipeline_counters {
-    size_t struct_size;     /**< set by the caller: sizeof(culvert_pipeline_counters) */
-    size_t in_flight;       /**< now: chunks between the beginning of read and the end of write */
-    size_t processing;      /**< now: chunks that are being processed */
-    uint64_t chunks_read;   /**< so far */
+    size_t struct_size;      /**< set by the caller: sizeof(culvert_pipeline_counters) */
+    size_t in_flight;        /**< now: chunks between the beginning of read and the end of write */
+    size_t processing;       /**< now: chunks that are being processed */
+    uint64_t chunks_read;    /**< so far */
     uint64_t chunks_written; /**< so far: chunks that have gone all the way */
-    uint64_t bytes_read;    /**< so far */
-    uint64_t bytes_written; /**< so far: as progress reports */
+    uint64_t bytes_read;     /**< so far */
+    uint64_t bytes_written;  /**< so far: as progress reports */
 } culvert_pipeline_counters;
 
 /**
@@ -369,8 +375,8 @@ CULVERT_API int culvert_pipeline_stats(const culvert_future *run, culvert_pipeli
  *         open, or a folder), CULVERT_ENOMEM, CULVERT_ESHUTDOWN, CULVERT_EFORKED.
  * Thread: loop. Re-entrant: yes. Since 0.1.0.
  */
-CULVERT_API culvert_descriptor *culvert_descriptor_new(culvert_loop *loop, int fd,
-                                                       const char *name, culvert_error *err);
+CULVERT_API culvert_descriptor *culvert_descriptor_new(culvert_loop *loop, int fd, const char *name,
+                                                       culvert_error *err);
 
 /**
  * Gives a descriptor up. A transfer that runs goes on. `fd` is not closed.
@@ -450,9 +456,9 @@ CULVERT_API int culvert_draining(const culvert_loop *loop);
 
 #ifndef CULVERT_NO_WHERE
 #define culvert_semaphore_acquire(...) culvert_semaphore_acquire_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_batcher_add(...) culvert_batcher_add_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_pipeline_run(...) culvert_pipeline_run_at(CULVERT_WHERE, __VA_ARGS__)
-#define culvert_drain(...) culvert_drain_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_batcher_add(...)       culvert_batcher_add_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_pipeline_run(...)      culvert_pipeline_run_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_drain(...)             culvert_drain_at(CULVERT_WHERE, __VA_ARGS__)
 #endif
 
 #ifdef __cplusplus

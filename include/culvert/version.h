@@ -16,8 +16,8 @@
 
 /* Symbols are hidden unless they carry CULVERT_API. */
 #if defined(__GNUC__)
-#define CULVERT_API __attribute__((visibility("default")))
-#define CULVERT_NODISCARD __attribute__((warn_unused_result))
+#define CULVERT_API                __attribute__((visibility("default")))
+#define CULVERT_NODISCARD          __attribute__((warn_unused_result))
 #define CULVERT_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 #else
 #define CULVERT_API
@@ -34,7 +34,7 @@
  */
 #define CULVERT_WHERE_TEXT_(line) #line
 #define CULVERT_WHERE_LINE_(line) CULVERT_WHERE_TEXT_(line)
-#define CULVERT_WHERE __FILE__ ":" CULVERT_WHERE_LINE_(__LINE__)
+#define CULVERT_WHERE             __FILE__ ":" CULVERT_WHERE_LINE_(__LINE__)
 
 #ifdef __cplusplus
 extern "C" {

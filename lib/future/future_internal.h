@@ -72,21 +72,24 @@ static inline void culvert__list_splice(culvert__link *anchor, culvert__link *fr
     culvert__list_init(from);
 }
 
-#define CULVERT__CONTAINER(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+#define CULVERT__CONTAINER(ptr, type, member) \
+    ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 /* ---- tasks: what the ready queue holds ---- */
 
 typedef struct culvert__task {
     culvert__link link; /* first member */
-    void (*run)(struct culvert__task *); /* called unlinked, at dispatch depth > 0; may free itself */
+    void (*run)(
+        struct culvert__task *); /* called unlinked, at dispatch depth > 0; may free itself */
 } culvert__task;
 
 /* Something that waits for a future. Embedded in whatever waits: no allocation of its own. */
 typedef struct culvert__waiter {
-    culvert__task task;  /* in up's list, then in the ready queue; task.run is called after up settled
+    culvert__task
+        task; /* in up's list, then in the ready queue; task.run is called after up settled
                             and must call culvert__wait_end once it is done with up */
-    culvert_future *up;  /* what it waits for; holds one interest in it while `interested` */
-    bool interested;     /* false: an observer; does not keep `up` from being cancelled */
+    culvert_future *up; /* what it waits for; holds one interest in it while `interested` */
+    bool interested;    /* false: an observer; does not keep `up` from being cancelled */
 } culvert__waiter;
 
 /* ---- futures ---- */
@@ -121,28 +124,28 @@ typedef struct culvert__core culvert__core;
  * is gone it is put on core->doomed, and culvert__reap cancels it (pending) or frees it (settled).
  */
 struct culvert_future {
-    culvert__core *core;        /* holds the core's memory; NULL for the one of a forked child */
+    culvert__core *core; /* holds the core's memory; NULL for the one of a forked child */
     const culvert__kind *kind;
-    culvert__link waiters;      /* culvert__waiter.task.link, in the order attached */
+    culvert__link waiters; /* culvert__waiter.task.link, in the order attached */
     union {
-        culvert__link roots;    /* in core->roots while it is a pending root */
-        culvert__task report;   /* settled: to on_unhandled, on a later turn */
+        culvert__link roots;  /* in core->roots while it is a pending root */
+        culvert__task report; /* settled: to on_unhandled, on a later turn */
     };
-    culvert_future *doom_next;  /* in core->doomed, while `doomed` */
-    uint32_t refs;              /* handles */
-    uint32_t interest;          /* handles + interested waiters + 1 while detached and pending */
-    uint32_t pins;              /* internal: memory must stay (observers, outcomes passed through) */
-    int32_t status;             /* CULVERT_PENDING, CULVERT_OK, or negative */
-    unsigned looked : 1;        /* somebody waited for it or looked at its error: never unhandled */
-    unsigned dropped : 1;       /* cancelled, or all interest was lost, while pending */
-    unsigned detached : 1;      /* pending, and kept running with no handle */
-    unsigned immortal : 1;      /* a preallocated one: its memory is the core's */
-    unsigned counted : 1;       /* an immortal one that somebody holds: counted in core->live */
+    culvert_future *doom_next; /* in core->doomed, while `doomed` */
+    uint32_t refs;             /* handles */
+    uint32_t interest;         /* handles + interested waiters + 1 while detached and pending */
+    uint32_t pins;             /* internal: memory must stay (observers, outcomes passed through) */
+    int32_t status;            /* CULVERT_PENDING, CULVERT_OK, or negative */
+    unsigned looked : 1;       /* somebody waited for it or looked at its error: never unhandled */
+    unsigned dropped : 1;      /* cancelled, or all interest was lost, while pending */
+    unsigned detached : 1;     /* pending, and kept running with no handle */
+    unsigned immortal : 1;     /* a preallocated one: its memory is the core's */
+    unsigned counted : 1;      /* an immortal one that somebody holds: counted in core->live */
     unsigned doomed : 1;
     unsigned error_owned : 1;
-    unsigned release_due : 1;   /* culvert__reap is to call kind->release */
-    unsigned block : 2;         /* its memory's class; see memory.c */
-    culvert_future *outcome;    /* NULL: its own below; else pinned: the future it was passed through
+    unsigned release_due : 1; /* culvert__reap is to call kind->release */
+    unsigned block : 2;       /* its memory's class; see memory.c */
+    culvert_future *outcome;  /* NULL: its own below; else pinned: the future it was passed through
                                    from (always a final owner: chains of these are collapsed) */
     union {
         void *value;                /* resolved */
@@ -195,7 +198,8 @@ void culvert__settle_failed(culvert_future *, int code, int native, const char *
                             const char *where, const char *fmt, ...) CULVERT_PRINTF(6, 7);
 /* The error, from malloc, is given away; NULL (no memory was left): with the code `otherwise`. */
 void culvert__settle_error_owned(culvert_future *, culvert_error *, int otherwise);
-culvert_error *culvert__error_copy(const culvert_error *); /* from malloc; NULL where memory is short */
+culvert_error *
+culvert__error_copy(const culvert_error *); /* from malloc; NULL where memory is short */
 
 /* The handle `future` (consumed) becomes w's interest; w runs once from the ready queue after it has
    settled, on a later turn also if it has already. w->task.run must be set. */
@@ -227,30 +231,33 @@ enum { CULVERT__STATICS = 5, CULVERT__BLOCK_CLASSES = 2 };
 typedef struct culvert__block culvert__block;
 
 struct culvert__core {
-    culvert__link ready;        /* culvert__task.link */
-    culvert__link *barrier;     /* in ready: from here on not in this turn; NULL: none */
-    culvert__link roots;        /* culvert_future.roots: pending, settled by shutdown */
+    culvert__link ready;    /* culvert__task.link */
+    culvert__link *barrier; /* in ready: from here on not in this turn; NULL: none */
+    culvert__link roots;    /* culvert_future.roots: pending, settled by shutdown */
     /* Releases put off to the outermost call, so that dropping a long chain needs no stack: a queue. */
     culvert_future *doomed, *doomed_last;
-    uint64_t live;              /* futures whose memory is there */
+    uint64_t live;                                  /* futures whose memory is there */
     culvert__block *blocks[CULVERT__BLOCK_CLASSES]; /* freed ones that are kept; see memory.c */
     unsigned kept[CULVERT__BLOCK_CLASSES];
-    unsigned depth;             /* > 0: inside a callback (culvert__enter) */
+    unsigned depth; /* > 0: inside a callback (culvert__enter) */
     bool reaping;
-    bool closing;               /* culvert_loop_free began: new work is ESHUTDOWN */
-    bool awake;                 /* the loop looks at the ready queue before it sleeps or ends: no kick */
-    bool draining;              /* culvert_drain began: see culvert__refuses_work */
-    bool closed;                /* it is over */
-    bool held;                  /* closed, and `live` holds a reference to the core's memory */
-    bool close_wanted;          /* culvert_loop_free was called inside a callback */
-    bool child_done;            /* in a child: the inherited futures are (being) settled */
-    void (*kick)(culvert__core *);  /* the ready queue became non-empty, and not `awake`: make the loop
+    bool closing;      /* culvert_loop_free began: new work is ESHUTDOWN */
+    bool awake;        /* the loop looks at the ready queue before it sleeps or ends: no kick */
+    bool draining;     /* culvert_drain began: see culvert__refuses_work */
+    bool closed;       /* it is over */
+    bool held;         /* closed, and `live` holds a reference to the core's memory */
+    bool close_wanted; /* culvert_loop_free was called inside a callback */
+    bool child_done;   /* in a child: the inherited futures are (being) settled */
+    void (*kick)(
+        culvert__core *); /* the ready queue became non-empty, and not `awake`: make the loop
                                        turn */
-    void (*hold)(culvert__core *);  /* takes and drops a reference to the core's memory. Thread: any */
+    void (*hold)(
+        culvert__core *); /* takes and drops a reference to the core's memory. Thread: any */
     void (*unhold)(culvert__core *);
-    void (*close)(culvert__core *); /* what culvert_loop_free put off, from the outermost culvert__leave */
+    void (*close)(
+        culvert__core *); /* what culvert_loop_free put off, from the outermost culvert__leave */
     void (*unhandled)(culvert__core *, const culvert_error *);
-    _Atomic uintptr_t owner;    /* the loop's thread, or the one that made the binding; see thread.c */
+    _Atomic uintptr_t owner; /* the loop's thread, or the one that made the binding; see thread.c */
     culvert_future statics[CULVERT__STATICS];
 };
 
@@ -259,7 +266,8 @@ void *culvert__block_alloc(culvert__core *, unsigned block_class, size_t size);
 void culvert__block_free(culvert__core *, unsigned block_class, void *memory);
 void culvert__blocks_free(culvert__core *);
 
-int culvert__core_init(culvert__core *); /* CULVERT_OK or CULVERT_ENOMEM; hooks are set by the caller */
+int culvert__core_init(
+    culvert__core *); /* CULVERT_OK or CULVERT_ENOMEM; hooks are set by the caller */
 void culvert__core_fini(culvert__core *); /* when the last memory reference goes */
 static inline culvert__core *culvert__core_of(culvert_loop *loop)
 {
@@ -340,10 +348,10 @@ static inline bool culvert__inherited(const culvert__core *core)
 void culvert__fork_arm(void);
 
 _Noreturn void culvert__abort_null(const char *call, const char *what);
-#define CULVERT__REQUIRE(ptr, call, what)          \
-    do {                                           \
-        if ((ptr) == NULL)                         \
-            culvert__abort_null((call), (what));   \
+#define CULVERT__REQUIRE(ptr, call, what)        \
+    do {                                         \
+        if ((ptr) == NULL)                       \
+            culvert__abort_null((call), (what)); \
     } while (0)
 
 void culvert__guess_owner(culvert__core *); /* by culvert__core_init */
@@ -371,8 +379,8 @@ static inline void culvert__check_thread(const culvert__core *core, const char *
 /* Fills *err (NULL allowed) as a whole. */
 void culvert__error_set(culvert_error *err, int code, int native, const char *op, const char *where,
                         const char *fmt, ...) CULVERT_PRINTF(6, 7);
-void culvert__error_vset(culvert_error *err, int code, int native, const char *op, const char *where,
-                         const char *fmt, va_list ap);
+void culvert__error_vset(culvert_error *err, int code, int native, const char *op,
+                         const char *where, const char *fmt, va_list ap);
 
 /* The error that stands for a code where there is no memory for one of its own: static. */
 const culvert_error *culvert__static_error(int code);

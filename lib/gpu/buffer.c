@@ -37,8 +37,7 @@ static culvert__range *take_range(culvert_gpu *gpu, size_t bytes, bool may_grow,
     culvert__heap *heap = pinned ? gpu->memory->pinned : gpu->memory->local;
     if (!may_grow)
         return culvert__heap_take(heap, bytes, false, err);
-    const char *outer =
-        culvert__call_begin(gpu->flow, pinned ? "cuMemHostAlloc" : "cuMemAlloc");
+    const char *outer = culvert__call_begin(gpu->flow, pinned ? "cuMemHostAlloc" : "cuMemAlloc");
     culvert__range *range = culvert__heap_take(heap, bytes, true, err);
     culvert__call_end(gpu->flow, outer);
     return range;

@@ -26,7 +26,7 @@ enum { PATIENCE_SECONDS = 2 };
 
 struct culvert__driver_thread {
     culvert__driver_thread *next; /* device->stuck */
-    culvert_gpu *gpu; /* not counted: the gpu owns this */
+    culvert_gpu *gpu;             /* not counted: the gpu owns this */
     const culvert__driver *drv;
     struct CUctx_st *ctx;
     culvert__hub *hub; /* counted */

@@ -230,10 +230,10 @@ typedef struct culvert__flow {
     culvert_gpu *gpu;
     culvert__post budget_post, loss_post;
     atomic_bool budget_posted, loss_posted;
-    culvert__link line; /* device->line, while streams are starved; under the device's lock */
-    unsigned wanted;    /* by the first of them, at least; under that lock */
-    bool in_line;       /* it is linked: for the loop's thread, without the lock */
-    unsigned turn;      /* units taken in this turn */
+    culvert__link line;       /* device->line, while streams are starved; under the device's lock */
+    unsigned wanted;          /* by the first of them, at least; under that lock */
+    bool in_line;             /* it is linked: for the loop's thread, without the lock */
+    unsigned turn;            /* units taken in this turn */
     culvert_error lost_error; /* valid once gpu->lost: what everything was rejected with */
     void (*on_lost)(culvert_gpu *, const culvert_error *, void *);
     void *on_lost_arg;
@@ -366,7 +366,7 @@ double culvert__completion_before_sleep(culvert_gpu *, bool may_spin);
 culvert__notifier *culvert__notifiers_new(culvert_gpu *, unsigned n, culvert_error *err);
 void culvert__notifiers_free(culvert_gpu *, bool leak);
 bool culvert__notifiers_out(culvert_gpu *);           /* a host function of ours is to come */
-int culvert__notifier_query(culvert_gpu *); /* cuStreamQuery of one: how the context is */
+int culvert__notifier_query(culvert_gpu *);           /* cuStreamQuery of one: how the context is */
 bool culvert__arm(culvert_stream *, uint64_t target); /* false: look again after a millisecond */
 
 /* loss.c */

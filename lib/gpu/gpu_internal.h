@@ -56,9 +56,9 @@ typedef struct culvert__device {
     culvert__link line;                   /* culvert__flow.line: gpus that lack units, in turns */
     _Atomic(struct culvert_gpu *) first;  /* in the line; NULL: none */
     atomic_uint reserve;                  /* units that are for the first alone; 0: there is none */
-    atomic_uint waiting;   /* streams that wait for another one on the device, all loops */
-    unsigned most_waiting; /* more would leave others no hardware queue: see seq_wait.c */
-    atomic_uint arms;      /* host functions pending, all loops: see notify.c */
+    atomic_uint waiting;            /* streams that wait for another one on the device, all loops */
+    unsigned most_waiting;          /* more would leave others no hardware queue: see seq_wait.c */
+    atomic_uint arms;               /* host functions pending, all loops: see notify.c */
     struct culvert__memory *spares; /* of gpus that are gone, while others work */
     void (*free_spares)(struct culvert__device *); /* when the last user has gone */
     culvert_gpu_description description;
@@ -84,7 +84,7 @@ static inline bool culvert__device_is_lost(const culvert__device *device)
 typedef struct culvert__scope {
     const culvert__device *device; /* NULL: nothing to undo */
     bool pushed, exchanged;
-    int mode;   /* the thread's capture mode before */
+    int mode; /* the thread's capture mode before */
     int result; /* not 0: the context could not be made current, so what needs it must not be called */
 } culvert__scope;
 culvert__scope culvert__scope_enter(const culvert__device *);
@@ -127,8 +127,8 @@ size_t culvert__range_bytes(const culvert__range *);
 /* Takes at least `bytes` of blocks in advance, in pieces of `piece` (0: block_bytes). */
 int culvert__heap_reserve(culvert__heap *, size_t bytes, size_t piece, culvert_error *err);
 void culvert__heap_set_limit(culvert__heap *, size_t limit); /* 0: none; not below what is taken */
-size_t culvert__heap_taken(const culvert__heap *); /* bytes of blocks */
-size_t culvert__heap_used(const culvert__heap *);  /* bytes of ranges that are out */
+size_t culvert__heap_taken(const culvert__heap *);           /* bytes of blocks */
+size_t culvert__heap_used(const culvert__heap *);            /* bytes of ranges that are out */
 /* Is [p, p + bytes) inside one block? */
 bool culvert__heap_contains(culvert__heap *, unsigned long long address, size_t bytes);
 

@@ -103,7 +103,8 @@ static void load_work(culvert__driver_job *job)
     if (l->result == CULVERT__CUDA_SUCCESS)
         l->result = load_kernels(l);
     if (l->result != CULVERT__CUDA_SUCCESS && module->module != NULL) {
-        if (culvert__driver_classify(l->result) != CULVERT__DRIVER_LOST) /* then it only fails too */
+        if (culvert__driver_classify(l->result) !=
+            CULVERT__DRIVER_LOST) /* then it only fails too */
             (void)module->gpu->drv->cuModuleUnload(module->module);
         module->module = NULL;
     }

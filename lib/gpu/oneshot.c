@@ -38,9 +38,8 @@ culvert_future *culvert_fill_at(const char *where, culvert_stream *stream, culve
     return culvert_seq_submit_at(where, seq);
 }
 
-culvert_future *culvert_launch_at(const char *where, culvert_stream *stream,
-                                  culvert_kernel *kernel, const culvert_grid *grid,
-                                  const culvert_arg *args, size_t nargs)
+culvert_future *culvert_launch_at(const char *where, culvert_stream *stream, culvert_kernel *kernel,
+                                  const culvert_grid *grid, const culvert_arg *args, size_t nargs)
 {
     culvert_seq *seq = culvert_seq_begin_at(where, stream);
     culvert_seq_launch_at(where, seq, kernel, grid, args, nargs);

@@ -172,7 +172,8 @@ static bool may_submit(culvert_seq *seq, const char *where)
     const char *op = "culvert_seq_submit";
     culvert_stream *s = seq->stream;
     if (culvert__gpu_refuses(seq->gpu, op, where, &err)) {
-        seq->failed = false; /* why nothing can be submitted counts more than what is wrong with it */
+        seq->failed =
+            false; /* why nothing can be submitted counts more than what is wrong with it */
         culvert__seq_fail_with(seq, &err);
         return false;
     }

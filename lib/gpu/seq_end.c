@@ -226,8 +226,10 @@ static void shut_down(culvert_future *future, const culvert_error *err)
     culvert__seq_stop(seq);
 }
 
-const culvert__kind culvert__seq_kind = {
-    .name = "sequence", .cancel = cancel, .attached = attached, .shutdown = shut_down};
+const culvert__kind culvert__seq_kind = {.name = "sequence",
+                                         .cancel = cancel,
+                                         .attached = attached,
+                                         .shutdown = shut_down};
 
 culvert_seq *culvert__seq_of(const culvert_future *future)
 {

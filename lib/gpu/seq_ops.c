@@ -105,8 +105,7 @@ static void add_host_copy(culvert_seq *seq, culvert__op_kind kind, culvert_buffe
     op->u.host.host = host;
     op->u.host.bytes = bytes;
     op->u.host.fills_end = &op->u.host.fills;
-    op->u.host.direct =
-        culvert__heap_contains(seq->gpu->memory->pinned, (uintptr_t)host, bytes);
+    op->u.host.direct = culvert__heap_contains(seq->gpu->memory->pinned, (uintptr_t)host, bytes);
     if (!up && !op->u.host.direct)
         seq->owes_host = true;
     op_add(seq, op);
@@ -328,8 +327,8 @@ void culvert_seq_download(culvert_seq *seq, void *dst, culvert_buffer *src, size
     culvert_seq_download_at(NULL, seq, dst, src, src_offset, bytes);
 }
 
-void culvert_seq_copy(culvert_seq *seq, culvert_buffer *dst, size_t dst_offset,
-                      culvert_buffer *src, size_t src_offset, size_t bytes)
+void culvert_seq_copy(culvert_seq *seq, culvert_buffer *dst, size_t dst_offset, culvert_buffer *src,
+                      size_t src_offset, size_t bytes)
 {
     culvert_seq_copy_at(NULL, seq, dst, dst_offset, src, src_offset, bytes);
 }

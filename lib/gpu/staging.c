@@ -372,9 +372,9 @@ static culvert__step download_direct(culvert__segment *segment, culvert__op *op)
     culvert_stream *s = segment->seq->stream;
     culvert__call_next(s->gpu->flow, "cuMemcpyDtoHAsync");
     segment->call = "cuMemcpyDtoHAsync";
-    segment->result =
-        s->gpu->drv->cuMemcpyDtoHAsync(op->u.host.host, op->u.host.buffer->address + op->u.host.offset,
-                                       op->u.host.bytes, s->native);
+    segment->result = s->gpu->drv->cuMemcpyDtoHAsync(op->u.host.host,
+                                                     op->u.host.buffer->address + op->u.host.offset,
+                                                     op->u.host.bytes, s->native);
     if (segment->result != CULVERT__CUDA_SUCCESS)
         return CULVERT__STEP_FAIL;
     segment->used++;
@@ -399,9 +399,10 @@ culvert__step culvert__download_step(culvert__segment *segment, culvert__op *op)
         return CULVERT__STEP_WAIT;
     culvert__call_next(s->gpu->flow, "cuMemcpyDtoHAsync");
     segment->call = "cuMemcpyDtoHAsync";
-    segment->result = s->gpu->drv->cuMemcpyDtoHAsync(
-        slot->host, op->u.host.buffer->address + op->u.host.offset + op->u.host.done, bytes,
-        s->native);
+    segment->result = s->gpu->drv->cuMemcpyDtoHAsync(slot->host,
+                                                     op->u.host.buffer->address +
+                                                         op->u.host.offset + op->u.host.done,
+                                                     bytes, s->native);
     if (segment->result != CULVERT__CUDA_SUCCESS) {
         slot_give(s->gpu, slot);
         return CULVERT__STEP_FAIL;

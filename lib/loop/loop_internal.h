@@ -46,9 +46,9 @@ void culvert__loop_log(culvert_loop *, int level, const char *fmt, ...) CULVERT_
 /* ---- the hub: posts from any thread; outlives the binding ---- */
 typedef struct culvert__hub culvert__hub;
 
-culvert__hub *culvert__loop_hub(culvert_loop *);     /* borrowed */
-culvert__hub *culvert__hub_ref(culvert__hub *);      /* Thread: any */
-void culvert__hub_unref(culvert__hub *);             /* Thread: any */
+culvert__hub *culvert__loop_hub(culvert_loop *); /* borrowed */
+culvert__hub *culvert__hub_ref(culvert__hub *);  /* Thread: any */
+void culvert__hub_unref(culvert__hub *);         /* Thread: any */
 /* Thread: any, host functions of the driver too: takes no lock, allocates nothing, calls no driver.
    CULVERT_OK, or CULVERT_ESHUTDOWN once culvert_loop_free closed the hub: the node was not taken. A node
    that was taken is run, also by culvert_loop_free. */
@@ -56,11 +56,11 @@ int culvert__hub_post(culvert__hub *, culvert__post *);
 
 /* ---- timers: monotonic, counted from now ---- */
 typedef struct culvert__timer {
-    size_t place;      /* in the heap, from 1; 0: not started */
-    uint64_t deadline; /* culvert__now() */
+    size_t place;                          /* in the heap, from 1; 0: not started */
+    uint64_t deadline;                     /* culvert__now() */
     void (*fire)(struct culvert__timer *); /* started again or freed at will */
-    uint64_t order;    /* of the start: equal deadlines fire in it */
-    bool keeps;        /* it keeps the loop alive */
+    uint64_t order;                        /* of the start: equal deadlines fire in it */
+    bool keeps;                            /* it keeps the loop alive */
 } culvert__timer;
 /* seconds >= 0 (INFINITY allowed: never fires and keeps nothing). CULVERT_OK or CULVERT_ENOMEM. */
 int culvert__timer_start(culvert_loop *, culvert__timer *, double seconds, bool keeps);

@@ -2,9 +2,7 @@
 /* Kernels for tests of device work. */
 #include <culvert/kernel.h>
 
-extern "C" __global__ void empty()
-{
-}
+extern "C" __global__ void empty() {}
 CULVERT_KERNEL(empty);
 
 /* words[index] += value, by one thread. */
@@ -76,8 +74,7 @@ extern "C" __global__ void busy(unsigned long long nanoseconds)
     } while (now - begin < nanoseconds);
 #else
     long long begin = clock64();
-    while (static_cast<unsigned long long>(clock64() - begin) < nanoseconds) {
-    }
+    while (static_cast<unsigned long long>(clock64() - begin) < nanoseconds) {}
 #endif
 }
 CULVERT_KERNEL(busy);

@@ -32,7 +32,7 @@ typedef struct gpu_fixture {
     culvert_module *module; /* fixture.cu */
     culvert_buffer *gate;   /* on a GPU: what held streams look at */
     int ordinal;
-    bool dirty;             /* close does not look for violations and for what is left */
+    bool dirty; /* close does not look for violations and for what is left */
 } gpu_fixture;
 
 /* Whether the driver is the simulator, so that its controls (culvert/sim.h) mean something. */

@@ -4,14 +4,12 @@
 
 #include "launches.h"
 
-extern "C" __global__ void nothing()
-{
-}
+extern "C" __global__ void nothing() {}
 CULVERT_KERNEL(nothing);
 
-extern "C" __global__ void record_all(launches_record *out, int small, double number, launches_odd odd,
-                                  unsigned char byte, float single, long long big,
-                                  const void *pointer)
+extern "C" __global__ void record_all(launches_record *out, int small, double number,
+                                      launches_odd odd, unsigned char byte, float single,
+                                      long long big, const void *pointer)
 {
     if (blockIdx.x + blockIdx.y + blockIdx.z + threadIdx.x + threadIdx.y + threadIdx.z == 0) {
         out->pointer = (unsigned long long)pointer;
