@@ -38,6 +38,15 @@ function dedent(lines, n,    i, by) {
         lines[i] = lines[i] ~ /^ *$/ ? "" : substr(lines[i], by + 1)
 }
 
+# name(): the function of that name, from the line of its name to the brace that ends it.
+function is_function(name) {
+    return name ~ /\(\)$/
+}
+
+function is_definition(line, name) {
+    return line ~ /^[a-z]/ && line !~ /;$/ && index(line, substr(name, 1, length(name) - 1)) > 0
+}
+
 function is_begin(line, name) {
     return line ~ ("^ *(/\\*|#) region: " name "( \\*/)?$")
 }
@@ -51,9 +60,16 @@ function load(file, region, text,    line, n, on, status) {
     n = 0
     on = region == ""
     while ((status = (getline line < (root "/" file))) > 0) {
-        if (region != "" && !on && is_begin(line, region)) {
+        if (region != "" && !on && !is_function(region) && is_begin(line, region)) {
             on = 1
             continue
+        }
+        if (is_function(region) && !on && is_definition(line, region))
+            on = 1
+        if (on && is_function(region) && line == "}") {
+            text[++n] = line
+            close(root "/" file)
+            return n
         }
         if (region != "" && on && is_end(line)) {
             close(root "/" file)

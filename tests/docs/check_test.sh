@@ -24,6 +24,19 @@ int main(void)
     /* end region */
 }
 C
+    cat >examples/e.c <<'C'
+static int twice(int x);
+
+static int once(int x)
+{
+    return x;
+}
+
+static int twice(int x)
+{
+    return 2 * x;
+}
+C
     cat >README.md <<'M'
 # Title
 
@@ -44,6 +57,14 @@ Back to [the start](../README.md). `[no](link)`
 ```c
 if (culvert_one())
     return 1;
+```
+
+<!-- examples/e.c: twice() -->
+```c
+static int twice(int x)
+{
+    return 2 * x;
+}
 ```
 
 [label]: snippets/a.c
@@ -90,15 +111,19 @@ edit docs/guide.md 's/^    return 1/  return 1/'
 notices 'differs from docs/snippets/a.c: call'
 edit docs/guide.md '/return 1/d'
 notices 'differs from docs/snippets/a.c: call'
-edit docs/guide.md 's/^```$/more\n```/'
+edit docs/guide.md '11s/^```$/more\n```/'
 notices 'which has: nothing more'
 edit docs/guide.md 's/a.c: call/a.c: caal/'
 notices 'there is no docs/snippets/a.c: caal'
 edit docs/guide.md 's/a.c: call/b.c: call/'
 notices 'there is no docs/snippets/b.c: call'
-edit docs/guide.md '/^<!--/d'
+edit docs/guide.md 's/2 \* x/3 * x/'
+notices 'differs from examples/e.c: twice(), which has:     return 2'
+edit docs/guide.md 's/e.c: twice/e.c: thrice/'
+notices 'there is no examples/e.c: thrice()'
+edit docs/guide.md '/^<!-- docs/d'
 notices 'no comment says where this block stands'
-edit docs/guide.md '/^```$/d'
+edit docs/guide.md '11s/^```$//'
 notices 'this block has no end'
 edit docs/snippets/a.c 's/^}/    \/* region: more *\/\n    \/* end region *\/\n}/'
 notices 'no document has region more'

@@ -2,8 +2,8 @@
 /*
  * A line on standard error that says how far it is, where that is a terminal.
  */
-#ifndef CHACHA20_PROGRESS_H
-#define CHACHA20_PROGRESS_H
+#ifndef EXAMPLES_PROGRESS_H
+#define EXAMPLES_PROGRESS_H
 
 #include <stdint.h>
 
