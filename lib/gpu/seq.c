@@ -5,7 +5,8 @@
  *
  * Invariants: a sequence that failed while it was built changes no more (every function returns
  * early, releasing what it was given). The one that seq_begin returns when memory is short is
- * shared and never written; so is the one of a forked child.
+ * shared and never written; so is the one of a forked child. The former is the gpu's: each time it is
+ * returned it counts as a reference to the gpu, until it is submitted or dropped.
  */
 #include "gpu/flow.h"
 
@@ -129,8 +130,10 @@ culvert_seq *culvert_seq_begin_at(const char *where, culvert_stream *stream)
         flow->nseqs--;
     } else {
         seq = malloc(sizeof *seq);
-        if (seq == NULL)
+        if (seq == NULL) {
+            culvert__gpu_ref(gpu);
             return flow->no_seq;
+        }
         seq->chunks = NULL;
     }
     reset(seq, gpu);
@@ -154,15 +157,31 @@ void culvert_seq_timed(culvert_seq *seq)
 
 /* ---- submit ---- */
 
+/* Never submitted. */
+static void discard(culvert_seq *seq)
+{
+    if (is_shared(seq))
+        culvert__gpu_unref(seq->gpu);
+    else
+        culvert__seq_discard(seq);
+}
+
 static culvert_future *reject(culvert_seq *seq)
 {
     culvert_error err = seq->error;
-    culvert__core *core = seq->gpu != NULL ? culvert__gpu_core(seq->gpu) : NULL;
-    if (core == NULL)
-        return culvert__future_static(NULL, CULVERT_EFORKED);
-    culvert_future *future = culvert__future_rejected(core, &err);
-    if (!is_shared(seq))
-        culvert__seq_discard(seq); /* last: what it kept may take the binding down */
+    culvert_future *future = culvert__future_rejected(culvert__gpu_core(seq->gpu), &err);
+    discard(seq); /* last: what it kept may take the binding down */
+    return future;
+}
+
+/* There was no memory to build it; but why nothing can be submitted counts more. */
+static culvert_future *reject_shared(culvert_seq *seq, const char *where)
+{
+    culvert_error err = seq->error;
+    err.where = where;
+    (void)culvert__gpu_refuses(seq->gpu, "culvert_seq_submit", where, &err);
+    culvert_future *future = culvert__future_rejected(culvert__gpu_core(seq->gpu), &err);
+    discard(seq);
     return future;
 }
 
@@ -195,8 +214,10 @@ static bool may_submit(culvert_seq *seq, const char *where)
 culvert_future *culvert_seq_submit_at(const char *where, culvert_seq *seq)
 {
     CULVERT__REQUIRE(seq, "culvert_seq_submit", "seq");
-    if (is_shared(seq) || culvert__forked())
-        return reject(culvert__forked() ? forked_seq() : seq);
+    if (seq->gpu == NULL || culvert__forked())
+        return culvert__future_static(NULL, CULVERT_EFORKED);
+    if (is_shared(seq))
+        return reject_shared(seq, where);
     if (!may_submit(seq, where))
         return reject(seq);
     culvert__core *core = culvert__gpu_core(seq->gpu);
@@ -226,10 +247,10 @@ culvert_future *culvert_seq_submit(culvert_seq *seq)
 
 void culvert_seq_drop(culvert_seq *seq)
 {
-    if (seq == NULL || is_shared(seq) || culvert__forked())
+    if (seq == NULL || seq->gpu == NULL || culvert__forked())
         return;
     culvert__check_thread(culvert__gpu_core(seq->gpu), "culvert_seq_drop");
-    culvert__seq_discard(seq);
+    discard(seq);
 }
 
 double culvert_gpu_seconds(const culvert_future *future)

@@ -548,6 +548,45 @@ START_TEST(out_of_memory_at_every_allocation_of_a_sequence)
 }
 END_TEST
 
+/* The sequence that stands for one without memory is its device's: it holds that, as others do by their
+   stream, until it is submitted or dropped. */
+START_TEST(a_sequence_without_memory_holds_its_device)
+{
+    bool submit = _i % 2 == 0, before_loop_free = _i < 2;
+    int freed = 0;
+    gpu_fixture_close(&f);
+    int64_t live = alloc_fail_live();
+    gpu_fixture_open(&f, NULL, NULL);
+    alloc_fail_this_thread(true);
+    alloc_fail_nth(1);
+    culvert_seq *seq = culvert_seq_begin(f.stream), *other = culvert_seq_begin(f.stream);
+    ck_assert(alloc_fail_happened());
+    alloc_fail_off();
+    culvert_module_unref(f.module);
+    culvert_stream_unref(f.stream);
+    culvert_gpu_close(f.gpu);
+    culvert_seq_drop(other);
+    f.module = NULL, f.stream = NULL, f.gpu = NULL;
+    if (!before_loop_free) {
+        culvert_loop_free(f.loop);
+        f.loop = NULL;
+    }
+    culvert_seq_timed(seq);
+    culvert_seq_keep(seq, &freed, note_free);
+    ck_assert_int_eq(freed, 1);
+    if (submit) {
+        culvert_future *future = culvert_seq_submit(seq);
+        ck_assert_int_eq(culvert_status(future), CULVERT_ESHUTDOWN); /* that counts more */
+        (void)culvert_get_error(future);
+        culvert_unref(future);
+    } else {
+        culvert_seq_drop(seq);
+    }
+    gpu_fixture_close(&f);
+    ck_assert_int_eq(alloc_fail_live(), live);
+}
+END_TEST
+
 /* ---- errors of the driver ---- */
 
 START_TEST(an_error_of_the_driver_says_which_call_and_where)
@@ -654,6 +693,7 @@ static Suite *seq_keep_suite(void)
     tcase_add_test(tc, an_error_midway_rejects_after_the_part_before_it);
     tcase_add_test(tc, case_050_an_event_that_was_not_recorded_is_not_asked);
     tcase_add_test(tc, out_of_memory_at_every_allocation_of_a_sequence);
+    tcase_add_loop_test(tc, a_sequence_without_memory_holds_its_device, 0, 4);
     suite_add_tcase(suite, tc);
     return suite;
 }
