@@ -185,7 +185,7 @@ const culvert__driver *culvert__driver_open(const char *name, culvert_error *err
     if (strcmp(name, "cuda") == 0 || strcmp(name, "sim") == 0)
         return open_key(name, NULL, err);
     culvert__error_set(
-        err, CULVERT_EINVAL, 0, "culvert__driver_open", NULL,
+        err, CULVERT_EINVAL, 0, NULL, NULL,
         "there is no driver \"%.60s\": use cuda, sim, auto, or the path of a library, "
         "with a slash (in .driver or CULVERT_DRIVER)",
         name);

@@ -203,9 +203,8 @@ fail:
 }
 
 culvert__device *culvert__device_open(const culvert__driver *drv, int ordinal, struct CUctx_st *ctx,
-                                      const char *where, culvert_error *err)
+                                      culvert_error *err)
 {
-    culvert_error local = CULVERT_ERROR_INIT;
     culvert__device *device;
     pthread_mutex_lock(&registry_lock);
     for (device = registry; device != NULL; device = device->next) {
@@ -215,15 +214,11 @@ culvert__device *culvert__device_open(const culvert__driver *drv, int ordinal, s
     }
     if (device != NULL) {
         device->refs++;
-    } else if ((device = make(drv, ordinal, ctx, &local)) != NULL) {
+    } else if ((device = make(drv, ordinal, ctx, err)) != NULL) {
         device->next = registry;
         registry = device;
     }
     pthread_mutex_unlock(&registry_lock);
-    if (device == NULL && err != NULL) {
-        *err = local;
-        err->where = where;
-    }
     return device;
 }
 

@@ -26,14 +26,6 @@ typedef enum advance {
 
 /* ---- what can go wrong ---- */
 
-static const char *public_name(const culvert__op *op)
-{
-    static const char *const names[] = {"culvert_seq_upload", "culvert_seq_download",
-                                        "culvert_seq_copy",   "culvert_seq_fill",
-                                        "culvert_seq_launch", "culvert_seq_call"};
-    return op != NULL ? names[op->kind] : "culvert_seq_submit";
-}
-
 static void fail_with_result(culvert__segment *segment)
 {
     culvert_seq *seq = segment->seq;
@@ -41,7 +33,7 @@ static void fail_with_result(culvert__segment *segment)
     culvert_error err = CULVERT_ERROR_INIT;
     if (seq->failed)
         return;
-    culvert__gpu_result(seq->gpu, segment->result, false, segment->call, public_name(op),
+    culvert__gpu_result(seq->gpu, segment->result, false, segment->call, culvert__op_name(op),
                         op != NULL && op->where != NULL ? op->where : seq->where, &err);
     culvert__seq_fail_with(seq, &err);
 }
@@ -152,8 +144,8 @@ static culvert__step do_call(culvert__segment *segment, const culvert__op *op)
     segment->called = true;
     if (status == 0)
         return look_for_capture(seq); /* it may have begun one */
-    culvert__seq_fail(seq, CULVERT_EDRIVER, "culvert_seq_call", op->where,
-                      "the function given to culvert_seq_call returned %d", status);
+    culvert__seq_fail(seq, CULVERT_EDRIVER, op->u.call.name, op->where,
+                      "the function given to %s returned %d", op->u.call.name, status);
     seq->error.native = status;
     return CULVERT__STEP_FAIL;
 }

@@ -70,6 +70,7 @@ typedef struct culvert__op {
         struct {
             int (*enqueue)(struct CUstream_st *, void *arg);
             void *arg;
+            const char *name; /* of the public function */
         } call;
     } u;
 } culvert__op;
@@ -314,6 +315,7 @@ culvert_seq *culvert__no_seq_new(culvert_gpu *);
 void culvert__seqs_leave(culvert_gpu *); /* the gpu leaves: finishes or buries what is live */
 void culvert__seqs_free(culvert_gpu *);  /* the pool */
 void culvert__seq_describe(const culvert_seq *, char *out, size_t size);
+const char *culvert__op_name(const culvert__op *); /* "culvert_seq_launch"; NULL: of the submit */
 const char *
 culvert__seq_name(const culvert_seq *); /* of its first operation: "culvert_seq_launch" */
 const char *culvert__seq_where(const culvert_seq *); /* likewise; may be NULL */

@@ -133,6 +133,16 @@ static void out_of_memory(const char *where, culvert_error *err)
                        "no memory for a device's state");
 }
 
+/* The call that failed is the program's; which one of the driver's it was is in the message. */
+static void tell(const culvert_error *what, const char *op, const char *where, culvert_error *err)
+{
+    if (err == NULL)
+        return;
+    *err = *what;
+    err->op = op;
+    err->where = where;
+}
+
 /* What needs the driver: memory, events, notifiers, staging. */
 static bool furnish(culvert_gpu *gpu, const culvert_gpu_options *options, const char *where,
                     culvert_error *err)
@@ -153,10 +163,8 @@ static bool furnish(culvert_gpu *gpu, const culvert_gpu_options *options, const 
         out_of_memory(where, &local);
         ok = false;
     }
-    if (!ok && err != NULL) {
-        *err = local;
-        err->where = where;
-    }
+    if (!ok)
+        tell(&local, "culvert_gpu_open", where, err);
     return ok;
 }
 
@@ -222,16 +230,15 @@ culvert_gpu *culvert_gpu_open_at(const char *where, culvert_loop *loop, int ordi
     culvert_error local = CULVERT_ERROR_INIT;
     const culvert__driver *drv = culvert__driver_open(culvert__loop_options(loop)->driver, &local);
     if (drv == NULL) {
-        if (err != NULL) {
-            *err = local;
-            err->where = where;
-        }
+        tell(&local, op, where, err);
         return NULL;
     }
     culvert__fork_arm();
-    culvert__device *device = culvert__device_open(drv, ordinal, in_force.context, where, err);
-    if (device == NULL)
+    culvert__device *device = culvert__device_open(drv, ordinal, in_force.context, &local);
+    if (device == NULL) {
+        tell(&local, op, where, err);
         return NULL;
+    }
     if (culvert__device_is_lost(device)) {
         culvert__device_say_lost(device, op, where, err);
         culvert__device_unref(device);
@@ -264,8 +271,7 @@ int culvert_gpu_count(culvert_loop *loop, culvert_error *err)
         r = CULVERT__CUDA_ERROR_NO_DEVICE;
     culvert__driver_error(drv, r, "cuDeviceGetCount", &local);
 fail:
-    if (err != NULL)
-        *err = local;
+    tell(&local, op, NULL, err);
     return local.code;
 }
 

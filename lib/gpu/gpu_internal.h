@@ -66,7 +66,7 @@ typedef struct culvert__device {
 
 /* Start-up: may block. NULL and err on failure. */
 culvert__device *culvert__device_open(const culvert__driver *, int ordinal, struct CUctx_st *ctx,
-                                      const char *where, culvert_error *err);
+                                      culvert_error *err);
 culvert__device *culvert__device_ref(culvert__device *); /* Thread: any */
 void culvert__device_unref(culvert__device *);           /* Thread: any; may call the driver */
 /* The error of what is refused, or failed, because the device is lost. Thread: any */

@@ -210,14 +210,15 @@ static size_t round_up(size_t bytes, size_t unit)
 /* A message with the figures; what the driver said, if anything, behind them. */
 static void figures(const culvert__heap *heap, size_t bytes, const char *why, culvert_error *err)
 {
-    char said[CULVERT_ERROR_MESSAGE_SIZE];
+    char said[CULVERT_ERROR_MESSAGE_SIZE], limit[32] = "none";
     snprintf(said, sizeof(said), "%s", why);
+    if (heap->options.limit != 0)
+        snprintf(limit, sizeof(limit), "%zu", heap->options.limit);
     culvert__error_set(
         err, CULVERT_ENOMEM, err->native, NULL, NULL,
         "%zu bytes of %s asked for; %zu taken, %zu of these in use, largest free range "
-        "%zu, limit %zu: %s",
-        bytes, heap->options.what, heap->taken, heap->used, tree_largest(heap), heap->options.limit,
-        said);
+        "%zu, limit %s: %s",
+        bytes, heap->options.what, heap->taken, heap->used, tree_largest(heap), limit, said);
 }
 
 /*

@@ -204,8 +204,8 @@ static bool may_submit(culvert_seq *seq, const char *where)
     }
     if (s->max_queued != 0 && s->queued >= s->max_queued) {
         culvert__seq_fail(seq, CULVERT_EAGAIN, op, where,
-                          "%zu sequences wait in the stream, and max_queued is %zu", s->queued,
-                          s->max_queued);
+                          "%zu sequence%s in the stream, and max_queued is %zu", s->queued,
+                          s->queued == 1 ? " waits" : "s wait", s->max_queued);
         return false;
     }
     return true;

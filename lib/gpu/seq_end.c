@@ -273,12 +273,19 @@ void culvert__seqs_free(culvert_gpu *gpu)
 
 /* ---- for messages ---- */
 
-const char *culvert__seq_name(const culvert_seq *seq)
+const char *culvert__op_name(const culvert__op *op)
 {
     static const char *const names[] = {"culvert_seq_upload", "culvert_seq_download",
-                                        "culvert_seq_copy",   "culvert_seq_fill",
-                                        "culvert_seq_launch", "culvert_seq_call"};
-    return seq->ops != NULL ? names[seq->ops->kind] : "culvert_seq_submit";
+                                        "culvert_seq_copy", "culvert_seq_fill",
+                                        "culvert_seq_launch"};
+    if (op == NULL)
+        return "culvert_seq_submit";
+    return op->kind == CULVERT__OP_CALL ? op->u.call.name : names[op->kind];
+}
+
+const char *culvert__seq_name(const culvert_seq *seq)
+{
+    return culvert__op_name(seq->ops);
 }
 
 const char *culvert__seq_where(const culvert_seq *seq)
@@ -286,7 +293,7 @@ const char *culvert__seq_where(const culvert_seq *seq)
     return seq->ops != NULL && seq->ops->where != NULL ? seq->ops->where : seq->where;
 }
 
-static const char *op_name(const culvert__op *op)
+static const char *short_name(const culvert__op *op)
 {
     static const char *const names[] = {"upload", "download", "copy", "fill", "launch", "call"};
     return names[op->kind];
@@ -296,14 +303,15 @@ void culvert__seq_describe(const culvert_seq *seq, char *out, size_t size)
 {
     const culvert__op *op = seq->ops;
     const char *where = culvert__seq_where(seq);
+    const char *plural = seq->nops == 1 ? "" : "s";
     if (op == NULL)
         snprintf(out, size, "sequence %llu (empty)", (unsigned long long)seq->number);
     else if (op->kind == CULVERT__OP_LAUNCH)
-        snprintf(out, size, "sequence %llu (%zu operations from launch of %s)",
-                 (unsigned long long)seq->number, seq->nops, op->u.launch.kernel->name);
+        snprintf(out, size, "sequence %llu (%zu operation%s from launch of %s)",
+                 (unsigned long long)seq->number, seq->nops, plural, op->u.launch.kernel->name);
     else
-        snprintf(out, size, "sequence %llu (%zu operations from %s)",
-                 (unsigned long long)seq->number, seq->nops, op_name(op));
+        snprintf(out, size, "sequence %llu (%zu operation%s from %s)",
+                 (unsigned long long)seq->number, seq->nops, plural, short_name(op));
     size_t used = 0;
     while (used < size && out[used] != '\0')
         used++;

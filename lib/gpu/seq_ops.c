@@ -242,11 +242,10 @@ void culvert_seq_keep_at(const char *where, culvert_seq *seq, void *obj, culvert
     seq->keeps_end = &keep->next;
 }
 
-void culvert_seq_call_weighted_at(const char *where, culvert_seq *seq,
-                                  int (*enqueue)(struct CUstream_st *, void *arg), void *arg,
-                                  culvert_free_fn *arg_free, unsigned weight)
+static void seq_call(const char *where, culvert_seq *seq,
+                     int (*enqueue)(struct CUstream_st *, void *arg), void *arg,
+                     culvert_free_fn *arg_free, unsigned weight, const char *name)
 {
-    const char *name = "culvert_seq_call";
     bool passed = passed_by(seq, name);
     CULVERT__REQUIRE(enqueue, name, "enqueue");
     if (passed) { /* the argument is released */
@@ -264,14 +263,22 @@ void culvert_seq_call_weighted_at(const char *where, culvert_seq *seq,
         return;
     op->u.call.enqueue = enqueue;
     op->u.call.arg = arg;
+    op->u.call.name = name;
     op_add(seq, op);
+}
+
+void culvert_seq_call_weighted_at(const char *where, culvert_seq *seq,
+                                  int (*enqueue)(struct CUstream_st *, void *arg), void *arg,
+                                  culvert_free_fn *arg_free, unsigned weight)
+{
+    seq_call(where, seq, enqueue, arg, arg_free, weight, "culvert_seq_call_weighted");
 }
 
 void culvert_seq_call_at(const char *where, culvert_seq *seq,
                          int (*enqueue)(struct CUstream_st *, void *arg), void *arg,
                          culvert_free_fn *arg_free)
 {
-    culvert_seq_call_weighted_at(where, seq, enqueue, arg, arg_free, CULVERT_CALL_WEIGHT);
+    seq_call(where, seq, enqueue, arg, arg_free, CULVERT_CALL_WEIGHT, "culvert_seq_call");
 }
 
 culvert_buffer *culvert_seq_scratch_at(const char *where, culvert_seq *seq, size_t bytes)

@@ -89,7 +89,8 @@ static void time_is_up(culvert__timer *timer)
 
     leave(d);
     culvert__settle_failed(&d->base, CULVERT_ETIMEDOUT, 0, "culvert_drain", d->where,
-                           "%zu operations are in flight after %g seconds", left, d->seconds);
+                           "%zu operation%s in flight after %g seconds", left,
+                           left == 1 ? " is" : "s are", d->seconds);
 }
 
 /* False: no memory is left. */

@@ -218,7 +218,9 @@ static enum culvert__sim_function function_of(const char *call, const char *name
 {
     int function = name ? culvert__sim_function_find(name) : -1;
     if (function < 0)
-        culvert__sim_misuse("%s: '%s' is no function of the driver", call, name ? name : "(null)");
+        culvert__sim_misuse(
+            "%s: '%s' is no function of the driver that the simulator has; the name is as cuda.h documents it, without _v2",
+            call, name ? name : "(null)");
     return (enum culvert__sim_function)function;
 }
 

@@ -236,6 +236,7 @@ START_TEST(the_message_has_what_the_source_said)
     ck_assert_int_eq(err.native, 42);
     ck_assert_ptr_nonnull(strstr(err.message, "20480 bytes"));
     ck_assert_ptr_nonnull(strstr(err.message, "the source is dry"));
+    ck_assert_ptr_nonnull(strstr(err.message, "limit none")); /* not 0: there is no limit */
     ck_assert_uint_eq(s.calls, 2);
     s.broken = CULVERT_EDEVICELOST; /* not a matter of size: passed through, not tried again */
     ck_assert_ptr_null(culvert__heap_take(heap, 256, true, &err));

@@ -139,6 +139,7 @@ START_TEST(an_unknown_driver_is_an_error)
     ck_assert_msg(loop != NULL, "%s",
                   err.message); /* the driver is not opened before a device is */
     ck_assert_int_eq(culvert_gpu_count(loop, &err), CULVERT_EINVAL);
+    ck_assert_str_eq(err.op, "culvert_gpu_count");
     gpu_fixture_says(&err, "opencl");
     err = cannot_open(0, NULL, CULVERT_EINVAL);
     gpu_fixture_says(&err, "opencl");
@@ -624,6 +625,8 @@ START_TEST(what_fails_while_opening_is_reported_and_undone)
                       rows[i].call, rows[i].result, culvert_error_name(err.code), err.native,
                       err.message);
         gpu_fixture_says(&err, rows[i].call);
+        ck_assert_str_eq(err.op, "culvert_gpu_open");
+        ck_assert_ptr_nonnull(strstr(err.where, "test_open.c:"));
         gpu_fixture_nothing_left();
     }
     culvert_gpu_close(open_device(0, NULL));

@@ -329,8 +329,8 @@ static const refusal refusals[] = {
     {fill_odd_bytes, CULVERT_EINVAL, "culvert_seq_fill", {"7 bytes", "offset 2", "2-byte"}},
     {fill_odd_pattern, CULVERT_EINVAL, "culvert_seq_fill", {"3", "1, 2 or 4"}},
     {launch_bad_block, CULVERT_EINVAL, "culvert_seq_launch", {"threads[0] is 0"}},
-    {call_no_weight, CULVERT_EINVAL, "culvert_seq_call", {"weight is 0", "256"}},
-    {call_much_weight, CULVERT_EINVAL, "culvert_seq_call", {"weight is 257", "256"}},
+    {call_no_weight, CULVERT_EINVAL, "culvert_seq_call_weighted", {"weight is 0", "256"}},
+    {call_much_weight, CULVERT_EINVAL, "culvert_seq_call_weighted", {"weight is 257", "256"}},
 };
 
 START_TEST(what_is_wrong_is_refused_with_the_figures)

@@ -299,10 +299,15 @@ START_TEST(what_a_call_returns_rejects)
     ck_assert_int_eq(err.native, 13);
     ck_assert_str_eq(err.op, "culvert_seq_call");
     ck_assert_ptr_nonnull(strstr(err.where, "test_seq_keep.c:"));
-    gpu_fixture_says(&err, "13");
+    gpu_fixture_says(&err, "given to culvert_seq_call returned 13");
     ck_assert_uint_eq(calls("cuMemsetD32Async"), before);
     gpu_fixture_run(&f, 0.001);
     ck_assert_int_eq(freed, 1);
+    seq = culvert_seq_begin(f.stream);
+    culvert_seq_call_weighted(seq, raw_fill, &raw, NULL, 3);
+    err = gpu_fixture_fails(culvert_seq_submit(seq), CULVERT_EDRIVER);
+    ck_assert_str_eq(err.op, "culvert_seq_call_weighted");
+    gpu_fixture_says(&err, "given to culvert_seq_call_weighted returned 13");
     culvert_buffer_unref(buffer);
 }
 END_TEST

@@ -282,7 +282,7 @@ START_TEST(expiry_rejects_with_etimedout)
     culvert_future *longer = culvert_drain(f.loop, INFINITY);
     culvert_error err = gpu_fixture_fails(culvert_drain(f.loop, _i * 0.02), CULVERT_ETIMEDOUT);
 
-    gpu_fixture_says(&err, "1 operations");
+    gpu_fixture_says(&err, "1 operation is in flight");
     ck_assert_int_eq(culvert_status(job), CULVERT_PENDING);
     rejects_now(culvert_work(f.loop, nothing, NULL, NULL, NULL), CULVERT_ESHUTDOWN);
     atomic_store(&go, true);
