@@ -441,6 +441,56 @@ CULVERT_API culvert_kernel *culvert_module_kernel_at(const char *where, culvert_
                                                      const char *name, culvert_error *err);
 
 /**
+ * A __device__ or __constant__ variable of a module, as a buffer: to be copied to and from, filled, or
+ * given to a kernel. It is what the kernels of this module see; another module of the same image has
+ * variables of its own (on the simulator all share one).
+ *
+ * @param module borrowed; the buffer holds it.
+ * @param name borrowed: the variable's name, at file scope and not static; for the simulator the
+ *        source marks it with CULVERT_GLOBAL.
+ * @param err filled on failure; may be NULL.
+ * @return the buffer, one reference, of the variable's size; NULL on failure: CULVERT_EINVAL (no such
+ *         variable; the message has the module's name), CULVERT_ENOMEM, CULVERT_EDRIVER,
+ *         CULVERT_EDEVICELOST, CULVERT_ESHUTDOWN, CULVERT_EFORKED. It is released as any buffer; after
+ *         culvert_loop_free on the loop's thread only, for it holds the module.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API culvert_buffer *culvert_module_global(culvert_module *module, const char *name,
+                                                  culvert_error *err);
+CULVERT_API culvert_buffer *culvert_module_global_at(const char *where, culvert_module *module,
+                                                     const char *name, culvert_error *err);
+
+/**
+ * The size of a block with which most of the device's threads run at once.
+ *
+ * @param kernel borrowed.
+ * @param shared_bytes dynamic shared memory of a block.
+ * @param blocks filled on success: how many blocks of that size run at once on the device, so a grid
+ *        that is smaller leaves a part of it idle. NULL allowed.
+ * @param threads filled on success: the size. NULL allowed.
+ * @return CULVERT_OK; CULVERT_EINVAL (more shared memory than a block of this kernel can have),
+ *         CULVERT_EDRIVER, CULVERT_EDEVICELOST, CULVERT_ESHUTDOWN, CULVERT_EFORKED.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API int culvert_kernel_occupancy(culvert_kernel *kernel, size_t shared_bytes,
+                                         unsigned *blocks, unsigned *threads);
+
+/**
+ * How many blocks of a given size run at once on the device: the most that a cooperative launch may
+ * have.
+ *
+ * @param kernel borrowed.
+ * @param threads of a block, all of them.
+ * @param shared_bytes dynamic shared memory of a block.
+ * @param blocks filled on success.
+ * @return as culvert_kernel_occupancy; CULVERT_EINVAL also for 0 threads, and for more than a block
+ *         of this kernel can have.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API int culvert_kernel_max_blocks(culvert_kernel *kernel, unsigned threads,
+                                          size_t shared_bytes, unsigned *blocks);
+
+/**
  * One reference less. Work that was submitted holds the module until it is over.
  *
  * @param module consumed; NULL does nothing.
@@ -453,11 +503,18 @@ typedef struct culvert_grid {
     unsigned blocks[3];  /**< zero y or z means 1; blocks[0] == 0: nothing to do, which succeeds in
                                 stream order */
     unsigned threads[3]; /**< of a block; zero y or z means 1; threads[0] == 0: CULVERT_EINVAL */
-    unsigned shared_bytes; /**< dynamic shared memory of a block */
-    unsigned flags;        /**< 0 */
-    unsigned cluster[3];   /**< 0 */
-    unsigned reserved[3];  /**< 0 */
+    unsigned shared_bytes; /**< dynamic shared memory of a block, up to what the device has
+                                (culvert_gpu_description.max_shared_optin_bytes) */
+    unsigned flags;        /**< CULVERT_GRID_COOPERATIVE, or 0 */
+    unsigned
+        cluster[3]; /**< blocks of a cluster, at most 8 in all, of which the grid is a multiple;
+                                zero y or z means 1; 0, 0, 0: no clusters. Compute capability 9.0 */
+    unsigned reserved[3]; /**< 0 */
 } culvert_grid;
+
+/** All blocks of the launch run at once, so that they may wait for each other. More than fit on the
+    device (culvert_kernel_max_blocks) are CULVERT_EINVAL. Since 0.1.0. */
+#define CULVERT_GRID_COOPERATIVE 1u
 
 /** What a culvert_arg is. Since 0.1.0. */
 typedef enum culvert_arg_kind {
@@ -849,6 +906,7 @@ extern "C" {
 #define culvert_host_buffer_new(...)   culvert_host_buffer_new_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_module_load(...)       culvert_module_load_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_module_kernel(...)     culvert_module_kernel_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_module_global(...)     culvert_module_global_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_seq_begin(...)         culvert_seq_begin_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_seq_wait(...)          culvert_seq_wait_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_seq_upload(...)        culvert_seq_upload_at(CULVERT_WHERE, __VA_ARGS__)

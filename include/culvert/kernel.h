@@ -26,11 +26,14 @@
  * - On the simulator the threads of a block run one after the other, each until it ends or waits
  *   for others: __syncthreads and its relatives, warp functions, __nanosleep. A thread that spins
  *   until another one of its block writes must call __nanosleep in the loop; one must not wait so
- *   for a later block. A wait that can never end is a failed launch, with a message that says so.
+ *   for a later block, unless the launch is cooperative: then all blocks run at once. A wait that can
+ *   never end is a failed launch, with a message that says so.
  * - A thread's stack there is 64 KiB (environment: CULVERT_SIM_STACK_KB).
  * - Code for one side only goes between #ifdef __CUDA_ARCH__ (the GPU),
  *   or #ifdef CULVERT_KERNEL_HOST (the simulator), and #endif. There are no textures, cooperative
- *   groups, clusters or inline PTX on the simulator.
+ *   groups or inline PTX on the simulator; of clusters, a block knows its place (__clusterDim and
+ *   its relatives, which a GPU has from compute capability 9.0), but shares neither memory nor a
+ *   barrier with the others.
  */
 #ifndef CULVERT_KERNEL_H
 #define CULVERT_KERNEL_H

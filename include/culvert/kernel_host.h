@@ -146,6 +146,45 @@ static inline void culvert__resume(uint3 index, unsigned thread)
 #define assert(x) ((x) ? (void)0 : culvert__assert_fail(#x, __FILE__, __LINE__, __func__))
 #endif
 
+/* Clusters, as of compute capability 9.0: where the running block is in its own */
+
+static inline dim3 __clusterDim()
+{
+    const uint32_t *n = culvert__block->cluster_dim;
+    return dim3(n[0], n[1], n[2]);
+}
+
+static inline unsigned __clusterSizeInBlocks()
+{
+    const uint32_t *n = culvert__block->cluster_dim;
+    return n[0] * n[1] * n[2];
+}
+
+static inline dim3 __clusterIdx()
+{
+    const uint32_t *n = culvert__block->cluster_dim;
+    return dim3(blockIdx.x / n[0], blockIdx.y / n[1], blockIdx.z / n[2]);
+}
+
+static inline dim3 __clusterRelativeBlockIdx()
+{
+    const uint32_t *n = culvert__block->cluster_dim;
+    return dim3(blockIdx.x % n[0], blockIdx.y % n[1], blockIdx.z % n[2]);
+}
+
+static inline unsigned __clusterRelativeBlockRank()
+{
+    const uint32_t *n = culvert__block->cluster_dim;
+    const dim3 i = __clusterRelativeBlockIdx();
+    return i.x + n[0] * (i.y + n[1] * i.z);
+}
+
+static inline dim3 __clusterGridDimInClusters()
+{
+    const uint32_t *n = culvert__block->cluster_dim;
+    return dim3(gridDim.x / n[0], gridDim.y / n[1], gridDim.z / n[2]);
+}
+
 /* Dynamic shared memory: see culvert/kernel.h */
 #define CULVERT_DYNAMIC_SHARED(type, name) \
     type *name = static_cast<type *>(culvert__block->dynamic_shared)

@@ -120,6 +120,10 @@ void culvert_buffer_unref(culvert_buffer *buffer)
     if (atomic_fetch_sub_explicit(&buffer->refs, 1, memory_order_acq_rel) != 1)
         return;
     culvert__memory *memory = buffer->memory;
+    if (buffer->gone != NULL) {
+        buffer->gone(buffer);
+        return;
+    }
     if (buffer->range != NULL)
         culvert__heap_give(buffer->data != NULL ? memory->pinned : memory->local, buffer->range);
     free(buffer);

@@ -56,6 +56,14 @@ static void describe_limits(culvert__device *device)
         (void)attribute(drv, device->handle, rows[i].which, rows[i].out);
     d->compute_major = (int)major;
     d->compute_minor = (int)minor;
+    unsigned yes = 0;
+    device->has_cooperative =
+        attribute(drv, device->handle, CULVERT__CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, &yes) &&
+        yes != 0;
+    yes = 0;
+    device->has_clusters =
+        attribute(drv, device->handle, CULVERT__CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, &yes) &&
+        yes != 0;
 }
 
 static void describe(culvert__device *device)

@@ -118,10 +118,43 @@ static culvert__step do_fill(culvert__segment *segment, const culvert__op *op)
     }
 }
 
+/* A launch that is in clusters, or cooperative. */
+static culvert__step do_launch_ex(culvert__segment *segment, const culvert__launch *l)
+{
+    culvert_stream *s = segment->seq->stream;
+    culvert__CUlaunchAttribute attributes[2] = {{.id = 0}};
+    culvert__CUlaunchConfig config = {.gridDimX = l->blocks[0],
+                                      .gridDimY = l->blocks[1],
+                                      .gridDimZ = l->blocks[2],
+                                      .blockDimX = l->threads[0],
+                                      .blockDimY = l->threads[1],
+                                      .blockDimZ = l->threads[2],
+                                      .sharedMemBytes = l->shared_bytes,
+                                      .hStream = s->native,
+                                      .attrs = attributes};
+    if (l->cluster[0] != 0) {
+        culvert__CUlaunchAttribute *a = &attributes[config.numAttrs++];
+        a->id = CULVERT__CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        a->value.clusterDim.x = l->cluster[0];
+        a->value.clusterDim.y = l->cluster[1];
+        a->value.clusterDim.z = l->cluster[2];
+    }
+    if (l->cooperative) {
+        culvert__CUlaunchAttribute *a = &attributes[config.numAttrs++];
+        a->id = CULVERT__CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+        a->value.cooperative = 1;
+    }
+    culvert__call_next(s->gpu->flow, "cuLaunchKernelEx");
+    return called(segment, "cuLaunchKernelEx",
+                  s->gpu->drv->cuLaunchKernelEx(&config, l->kernel->function, l->params, NULL));
+}
+
 static culvert__step do_launch(culvert__segment *segment, const culvert__op *op)
 {
     culvert_stream *s = segment->seq->stream;
     const culvert__launch *l = &op->u.launch;
+    if (!culvert__launch_is_plain(l))
+        return do_launch_ex(segment, l);
     culvert__call_next(s->gpu->flow, "cuLaunchKernel");
     return called(segment, "cuLaunchKernel",
                   s->gpu->drv->cuLaunchKernel(l->kernel->function, l->blocks[0], l->blocks[1],

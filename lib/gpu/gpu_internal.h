@@ -56,7 +56,8 @@ typedef struct culvert__device {
     culvert__link line;                   /* culvert__flow.line: gpus that lack units, in turns */
     _Atomic(struct culvert_gpu *) first;  /* in the line; NULL: none */
     atomic_uint reserve;                  /* units that are for the first alone; 0: there is none */
-    atomic_uint waiting;            /* streams that wait for another one on the device, all loops */
+    atomic_uint waiting; /* streams that wait for another one on the device, all loops */
+    bool has_cooperative, has_clusters; /* launches of these kinds */
     unsigned most_waiting;          /* more would leave others no hardware queue: see seq_wait.c */
     atomic_uint arms;               /* host functions pending, all loops: see notify.c */
     struct culvert__memory *spares; /* of gpus that are gone, while others work */
@@ -159,7 +160,9 @@ unsigned long long culvert__memory_device_address(culvert__memory *, unsigned lo
 struct culvert_buffer {
     atomic_uint refs;
     culvert__memory *memory; /* counted */
-    culvert__range *range;   /* NULL: zero bytes */
+    culvert__range *range;   /* NULL: zero bytes, or not of a heap */
+    void (*gone)(
+        struct culvert_buffer *); /* instead of giving the range back and free(); may be NULL */
     unsigned long long address;
     void *data; /* host address, or NULL */
     size_t bytes;
@@ -198,7 +201,12 @@ bool culvert__driver_thread_busy(culvert__driver_thread *);
    NULL from the beginning of the call on. */
 void culvert__driver_thread_free(culvert__driver_thread *);
 
-/* ------------------------------------- module.c, module_load.c, launch.c ---- */
+/* ------------------ module.c, module_load.c, launch.c, occupancy.c ---- */
+
+/* How many blocks of this size run at once on a multiprocessor; threads 0: not asked yet. */
+typedef struct culvert__fit {
+    unsigned threads, shared_bytes, blocks;
+} culvert__fit;
 
 struct culvert_kernel {
     culvert_kernel *next;
@@ -210,6 +218,7 @@ struct culvert_kernel {
     unsigned max_threads; /* a block, of this kernel */
     unsigned static_shared;
     unsigned dynamic_set; /* dynamic shared bytes allowed so far */
+    culvert__fit fit;     /* what was asked last */
 };
 
 struct culvert_module {
@@ -221,6 +230,8 @@ struct culvert_module {
     culvert__driver_job unload;
 };
 culvert_module *culvert__module_ref(culvert_module *);
+void culvert__module_unref(
+    culvert_module *); /* without the checks; Thread: the loop's, or the last */
 const char *culvert__image_name(const culvert_image *);
 /* The host-built twin, which has the kernels' names: in builds for real devices too. NULL: there is none. */
 struct culvert_sim_module;
@@ -234,13 +245,29 @@ int culvert__kernel_open(culvert_module *, const char *name, culvert_kernel **ou
 typedef struct culvert__launch {
     culvert_kernel *kernel;
     unsigned blocks[3], threads[3], shared_bytes;
+    unsigned cluster[3]; /* blocks; cluster[0] == 0: none */
+    bool cooperative;
     void **params; /* for cuLaunchKernel; NULL without parameters */
 } culvert__launch;
+/* Neither: cuLaunchKernel does it. */
+static inline bool culvert__launch_is_plain(const culvert__launch *l)
+{
+    return !l->cooperative && l->cluster[0] == 0;
+}
 /* Checks grid and arguments, copies values, makes the sequence hold module and buffers. False: the error is in the
    sequence (culvert__seq_fail). */
 bool culvert__launch_build(culvert_seq *, culvert_kernel *, const culvert_grid *,
                            const culvert_arg *args, size_t nargs, const char *op, const char *where,
                            culvert__launch *out);
+
+/* occupancy.c. Results are the driver's, and `call` is the one that gave it. Thread: the loop's */
+unsigned culvert__kernel_most_shared(const culvert_kernel *);  /* dynamic bytes of a block */
+unsigned culvert__kernel_most_threads(const culvert_kernel *); /* of a block */
+/* More than 48 KB must be allowed for a function first; that stays. */
+int culvert__kernel_allow_shared(culvert_kernel *, unsigned bytes, const char **call);
+/* Blocks of such a size that run at once on the device. */
+int culvert__kernel_fit(culvert_kernel *, unsigned threads, unsigned shared_bytes, unsigned *blocks,
+                        const char **call);
 
 /* ------------------------------------------------------------- seq.c ---- */
 

@@ -31,19 +31,16 @@ typedef struct request {
 
 /* ---- the grid ---- */
 
-/* Members that mean nothing yet must be 0, so that they can mean something later. */
+/* Members and flags that mean nothing yet must be 0, so that they can mean something later. */
 static bool check_reserved(const request *r, const culvert_grid *grid)
 {
     const char *name = r->kernel->name;
-    if (grid->flags != 0) {
-        FAIL(r, "kernel %s: grid.flags is %#x; no flag is known, it must be 0", name, grid->flags);
+    if ((grid->flags & ~(unsigned)CULVERT_GRID_COOPERATIVE) != 0) {
+        FAIL(r, "kernel %s: grid.flags is %#x; CULVERT_GRID_COOPERATIVE (%#x) is the only flag",
+             name, grid->flags, (unsigned)CULVERT_GRID_COOPERATIVE);
         return false;
     }
     for (int i = 0; i < 3; i++) {
-        if (grid->cluster[i] != 0) {
-            FAIL(r, "kernel %s: grid.cluster[%d] is %u; it must be 0", name, i, grid->cluster[i]);
-            return false;
-        }
         if (grid->reserved[i] != 0) {
             FAIL(r, "kernel %s: grid.reserved[%d] is %u; it must be 0", name, i, grid->reserved[i]);
             return false;
@@ -83,12 +80,9 @@ static bool check_threads(const request *r, const unsigned threads[3])
     if (!check_sizes(r, "block", threads, r->limits->max_block))
         return false;
     unsigned long long product = (unsigned long long)threads[0] * threads[1] * threads[2];
-    unsigned limit = r->limits->max_threads_per_block;
-    const char *whose = "this device's";
-    if (r->kernel->max_threads != 0 && r->kernel->max_threads < limit) {
-        limit = r->kernel->max_threads;
-        whose = "this kernel's";
-    }
+    unsigned limit = culvert__kernel_most_threads(r->kernel);
+    const char *whose =
+        limit < r->limits->max_threads_per_block ? "this kernel's" : "this device's";
     if (product > limit) {
         FAIL(r, "kernel %s: a block of %u x %u x %u threads is too large: %s limit is %u", name,
              threads[0], threads[1], threads[2], whose, limit);
@@ -97,52 +91,116 @@ static bool check_threads(const request *r, const unsigned threads[3])
     return true;
 }
 
-/* More than 48 KB must be allowed for a function first; that stays. */
-static bool allow_shared(const request *r, unsigned bytes)
+static bool driver_failed(const request *r, int result, const char *call)
 {
-    culvert_gpu *gpu = culvert__seq_gpu(r->seq);
-    if (culvert__device_is_lost(gpu->device))
-        return true; /* the submit will say so */
-    culvert__visit visit = culvert__driver_enter(gpu, "cuFuncSetAttribute");
-    const char *call = "cuCtxPushCurrent";
-    int result = visit.scope.result;
-    if (result == CULVERT__CUDA_SUCCESS) {
-        call = "cuFuncSetAttribute";
-        result =
-            gpu->drv->cuFuncSetAttribute(r->kernel->function,
-                                         CULVERT__CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                         (int)bytes);
-    }
-    culvert__driver_leave(gpu, visit);
-    if (result != CULVERT__CUDA_SUCCESS) {
-        culvert_error err;
-        culvert__gpu_driver_failed(gpu, result, call, r->op, r->where, &err);
-        culvert__seq_fail_with(r->seq, &err);
-        return false;
-    }
-    r->kernel->dynamic_set = bytes;
-    return true;
+    culvert_error err;
+    culvert__gpu_driver_failed(culvert__seq_gpu(r->seq), result, call, r->op, r->where, &err);
+    culvert__seq_fail_with(r->seq, &err);
+    return false;
 }
 
 static bool check_shared(const request *r, const culvert_grid *grid)
 {
     const culvert_kernel *kernel = r->kernel;
-    unsigned limit = r->limits->max_shared_bytes;
-    if (r->limits->max_shared_optin_bytes > limit)
-        limit = r->limits->max_shared_optin_bytes;
-    unsigned long long sum = (unsigned long long)grid->shared_bytes + kernel->static_shared;
-    if (grid->shared_bytes != 0 && sum > limit) {
+    const char *call;
+    unsigned most = culvert__kernel_most_shared(kernel);
+    if (grid->shared_bytes > most) {
         FAIL(
             r,
             "kernel %s: %u bytes of dynamic and %u of static shared memory are above this device's "
             "limit of %u bytes a block",
-            kernel->name, grid->shared_bytes, kernel->static_shared, limit);
+            kernel->name, grid->shared_bytes, kernel->static_shared, most + kernel->static_shared);
         return false;
     }
-    if (grid->shared_bytes <= kernel->dynamic_set || grid->blocks[0] == 0)
-        return true;
-    return allow_shared(r, grid->shared_bytes);
+    if (grid->blocks[0] == 0 || culvert__device_is_lost(culvert__seq_gpu(r->seq)->device))
+        return true; /* the submit will say so */
+    int result = culvert__kernel_allow_shared(r->kernel, grid->shared_bytes, &call);
+    return result == CULVERT__CUDA_SUCCESS || driver_failed(r, result, call);
 }
+
+/* ---- clusters ---- */
+
+/* The sizes that every device with clusters takes; more needs an attribute of the kernel. */
+enum { CLUSTER_MOST = 8 };
+
+static bool check_cluster_sizes(const request *r, const culvert__launch *l)
+{
+    const char *name = r->kernel->name;
+    unsigned long long blocks = 1;
+    for (int i = 0; i < 3; i++) {
+        if (l->blocks[i] % l->cluster[i] != 0) {
+            FAIL(r, "kernel %s: a grid of %u blocks in %c is no multiple of a cluster's %u", name,
+                 l->blocks[i], axis[i], l->cluster[i]);
+            return false;
+        }
+        if (l->cluster[i] <= CLUSTER_MOST)
+            blocks *= l->cluster[i];
+        else
+            blocks = CLUSTER_MOST + 1;
+    }
+    if (blocks > CLUSTER_MOST) {
+        FAIL(r, "kernel %s: a cluster of %u x %u x %u blocks is too large: the limit is %d", name,
+             l->cluster[0], l->cluster[1], l->cluster[2], (int)CLUSTER_MOST);
+        return false;
+    }
+    return true;
+}
+
+static bool check_cluster(const request *r, const culvert_grid *grid, culvert__launch *out)
+{
+    memset(out->cluster, 0, sizeof out->cluster);
+    if (grid->cluster[0] == 0 && (grid->cluster[1] != 0 || grid->cluster[2] != 0)) {
+        FAIL(r, "kernel %s: grid.cluster is 0 x %u x %u; without a cluster all are 0",
+             r->kernel->name, grid->cluster[1], grid->cluster[2]);
+        return false;
+    }
+    if (grid->cluster[0] == 0)
+        return true;
+    if (!culvert__seq_gpu(r->seq)->device->has_clusters) {
+        FAIL(r,
+             "kernel %s: this device (compute capability %d.%d) has no clusters; they begin with "
+             "9.0",
+             r->kernel->name, r->limits->compute_major, r->limits->compute_minor);
+        return false;
+    }
+    normalise(grid->cluster, out->cluster);
+    return check_cluster_sizes(r, out);
+}
+
+/* ---- cooperative launches ---- */
+
+/* All blocks must run at once: one that does not fit would be refused by the driver, in mid-sequence. */
+static bool check_cooperative(const request *r, const culvert_grid *grid, culvert__launch *out)
+{
+    const char *call, *name = r->kernel->name;
+    const culvert__device *device = culvert__seq_gpu(r->seq)->device;
+    unsigned most;
+    out->cooperative = (grid->flags & CULVERT_GRID_COOPERATIVE) != 0;
+    if (!out->cooperative || grid->blocks[0] == 0 || culvert__device_is_lost(device))
+        return true;
+    if (!device->has_cooperative) {
+        FAIL(r, "kernel %s: this device (compute capability %d.%d) has no cooperative launches",
+             name, r->limits->compute_major, r->limits->compute_minor);
+        return false;
+    }
+    unsigned threads = out->threads[0] * out->threads[1] * out->threads[2];
+    int result = culvert__kernel_fit(r->kernel, threads, out->shared_bytes, &most, &call);
+    if (result != CULVERT__CUDA_SUCCESS)
+        return driver_failed(r, result, call);
+    /* Two of them, each below 2^32, do not overflow; the third may. */
+    unsigned long long layer = (unsigned long long)out->blocks[0] * out->blocks[1];
+    if (layer > most || layer * out->blocks[2] > most) {
+        FAIL(r,
+             "kernel %s: a cooperative launch of %u x %u x %u blocks is too large: %u blocks of %u "
+             "threads and %u bytes of dynamic shared memory run at once on this device",
+             name, out->blocks[0], out->blocks[1], out->blocks[2], most, threads,
+             out->shared_bytes);
+        return false;
+    }
+    return true;
+}
+
+/* ---- all of the grid ---- */
 
 static bool check_grid(const request *r, const culvert_grid *grid, culvert__launch *out)
 {
@@ -150,7 +208,8 @@ static bool check_grid(const request *r, const culvert_grid *grid, culvert__laun
     normalise(grid->threads, out->threads);
     out->shared_bytes = grid->shared_bytes;
     return check_reserved(r, grid) && check_sizes(r, "grid", out->blocks, r->limits->max_grid) &&
-           check_threads(r, out->threads) && check_shared(r, grid);
+           check_threads(r, out->threads) && check_shared(r, grid) && check_cluster(r, grid, out) &&
+           check_cooperative(r, grid, out);
 }
 
 /* ---- the arguments ---- */

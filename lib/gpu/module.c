@@ -264,12 +264,9 @@ static void unload_here(culvert_module *module)
     culvert__scope_leave(scope);
 }
 
-void culvert_module_unref(culvert_module *module)
+void culvert__module_unref(culvert_module *module)
 {
-    if (module == NULL || culvert__forked())
-        return;
     culvert_gpu *gpu = module->gpu;
-    culvert__check_thread(culvert__gpu_core(gpu), "culvert_module_unref");
     if (--module->refs > 0)
         return;
     if (module->module != NULL && !culvert__device_is_lost(gpu->device)) {
@@ -283,4 +280,12 @@ void culvert_module_unref(culvert_module *module)
             unload_here(module);
     }
     free_module(module);
+}
+
+void culvert_module_unref(culvert_module *module)
+{
+    if (module == NULL || culvert__forked())
+        return;
+    culvert__check_thread(culvert__gpu_core(module->gpu), "culvert_module_unref");
+    culvert__module_unref(module);
 }

@@ -27,8 +27,9 @@ typedef struct culvert__grid {
     uint32_t block[3]; /* each at least 1, the product at most CULVERT__BLOCK_MAX_THREADS */
     uint32_t cluster[3];
     uint32_t dynamic_shared_bytes;
-    const _Atomic int *stop; /* NULL, or read at every block, barrier and yield: not 0 ends the
+    const _Atomic int *stop;   /* NULL, or read at every block, barrier and yield: not 0 ends the
                                 launch with that CUresult */
+    const _Atomic int *failed; /* likewise: another block's failure; NULL: none can tell */
 } culvert__grid;
 
 /*
@@ -56,5 +57,12 @@ uint64_t culvert__grid_blocks(const culvert__grid *g);
  */
 int culvert__grid_run(culvert__block_runner *r, const culvert__grid *g, uint64_t first,
                       uint64_t count, char *message, size_t bytes);
+
+/*
+ * Runs all blocks of a grid at the same time, each on a thread of its own. Result and message as of
+ * culvert__grid_run; the runner runs a grid of one block.
+ */
+int culvert__grid_run_at_once(culvert__block_runner *r, const culvert__grid *g, char *message,
+                              size_t bytes);
 
 #endif

@@ -52,7 +52,10 @@ void culvert__block_fail(culvert__block_runner *r, int result, unsigned thread, 
 int culvert__block_stopped(culvert__block_runner *r)
 {
     const _Atomic int *stop = r->grid->stop;
+    const _Atomic int *failed = r->grid->failed;
     int result = stop ? atomic_load_explicit(stop, memory_order_acquire) : 0;
+    if (!result && failed)
+        result = atomic_load_explicit(failed, memory_order_acquire);
     if (result) {
         culvert__block_fail(r, result, NO_OWNER, "stopped");
     }

@@ -169,6 +169,12 @@ static int blocks_that_fit(const struct CUfunc_st *f, int threads, size_t shared
     return blocks > BLOCKS_OF_SM ? BLOCKS_OF_SM : blocks;
 }
 
+uint64_t culvert__sim_blocks_at_once(const struct CUfunc_st *f, uint64_t threads,
+                                     uint32_t shared_bytes)
+{
+    return (uint64_t)blocks_that_fit(f, (int)threads, shared_bytes) * SMS;
+}
+
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, culvert__CUfunction f, int block_size,
                                                 size_t shared_bytes)
 {

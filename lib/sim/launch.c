@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_GRID_YZ = 65535, MAX_BLOCK_Z = 64, MAX_CLUSTER = 8, RESIDENT_THREADS = 132 * 2048 };
+enum { MAX_GRID_YZ = 65535, MAX_BLOCK_Z = 64, MAX_CLUSTER = 8 };
 
 int culvert__sim_launch_check(const struct CUfunc_st *f, const uint32_t grid[3],
                               const uint32_t block[3], uint32_t shared_bytes)
@@ -82,7 +82,7 @@ static int check(const struct launch *l, const struct CUfunc_st *f)
         return result;
     uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
     uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
-    if (l->cooperative && blocks > RESIDENT_THREADS / threads)
+    if (l->cooperative && blocks > culvert__sim_blocks_at_once(f, threads, l->shared_bytes))
         return CULVERT__CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     for (int i = 0; i < 3; i++) {
         if (l->cluster[i] == 0 || l->grid[i] % l->cluster[i] != 0)

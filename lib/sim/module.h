@@ -33,6 +33,9 @@ void culvert__sim_module_unref(struct CUmod_st *m);   /* [lock] */
 void culvert__sim_module_destroy(struct CUmod_st *m); /* [lock] with its context */
 /* The first launch of a function that nobody loaded loads it. 0, or an error. [lock] [waits] */
 int culvert__sim_function_load(struct CUfunc_st *f);
+/* How many blocks of such a size run at once on a device. [lock] */
+uint64_t culvert__sim_blocks_at_once(const struct CUfunc_st *f, uint64_t threads,
+                                     uint32_t shared_bytes);
 /* Bounds of a launch. 0, or what the driver answers. [lock] */
 int culvert__sim_launch_check(const struct CUfunc_st *f, const uint32_t grid[3],
                               const uint32_t block[3], uint32_t shared_bytes);

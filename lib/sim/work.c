@@ -123,8 +123,9 @@ static int run_kernel(const struct sim_kernel_work *k, const _Atomic int *stop,
     char message[256] = "";
     if (!runner)
         return CULVERT__CUDA_ERROR_OUT_OF_MEMORY;
-    int result =
-        culvert__grid_run(runner, &grid, 0, culvert__grid_blocks(&grid), message, sizeof message);
+    int result = k->cooperative ? culvert__grid_run_at_once(runner, &grid, message, sizeof message)
+                                : culvert__grid_run(runner, &grid, 0, culvert__grid_blocks(&grid),
+                                                    message, sizeof message);
     if (result != 0 && result != atomic_load(stop))
         fprintf(stderr, "culvert-sim: %s: %s\n", grid.kernel->name, message);
     return result;

@@ -34,13 +34,14 @@ struct row {
 /* Each file of rows has a table, ended by a row without a name. */
 extern const struct row conf_blocking_rows[], conf_queue_rows[], conf_event_rows[],
     conf_stream_rows[], conf_copy_rows[], conf_memory_rows[], conf_launch_rows[],
-    conf_host_function_rows[], conf_context_rows[], conf_sticky_rows[], conf_capture_rows[],
-    conf_graph_rows[], conf_process_rows[];
+    conf_launch_kind_rows[], conf_host_function_rows[], conf_context_rows[], conf_sticky_rows[],
+    conf_capture_rows[], conf_graph_rows[], conf_process_rows[];
 
 /* The driver, and what the setup has made. */
 extern const culvert__driver *d;
 extern struct CUctx_st *conf_context;
-struct CUfunc_st *conf_kernel(const char *name); /* nothing lazy store append spin fault */
+struct CUfunc_st *
+conf_kernel(const char *name); /* nothing lazy store append spin fault meet number_to */
 
 /* What was seen. A want that is not fulfilled fails the row; the row goes on. */
 void conf_note(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -324,11 +324,6 @@ START_TEST(members_for_later_must_be_zero)
     for (int i = 0; i < 3; i++) {
         char says[40];
         grid = one;
-        grid.cluster[i] = 4;
-        err = refused(grid);
-        snprintf(says, sizeof says, "grid.cluster[%d] is 4", i);
-        rig_says(&err, says);
-        grid = one;
         grid.reserved[i] = 1;
         err = refused(grid);
         snprintf(says, sizeof says, "grid.reserved[%d] is 1", i);

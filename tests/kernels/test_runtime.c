@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,6 +195,63 @@ START_TEST(a_kernel_without_end_can_be_stopped)
     atomic_store(&stop, 999);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_int_eq(s.result, 999);
+}
+END_TEST
+
+/* Block 0 fails, or counts; the others wait until it has counted. */
+struct waits {
+    _Atomic unsigned *came;
+    unsigned fails;
+};
+
+static void run_waits(struct culvert_sim_block *block, const void *params, unsigned first,
+                      unsigned end)
+{
+    const struct waits *w = params;
+    (void)end;
+    if (block->block_idx[0] == 0 && w->fails) {
+        block->ops->fault(block, first, 719, "on purpose");
+    }
+    atomic_fetch_add(w->came, 1);
+    while (atomic_load(w->came) < block->grid_dim[0]) {
+        block->ops->yield(block, first);
+    }
+}
+
+static const struct culvert_sim_kernel waits_kernel = {.struct_size = sizeof waits_kernel,
+                                                       .name = "waits",
+                                                       .run = run_waits};
+
+static int run_at_once(unsigned blocks, bool fails, const _Atomic int *stop, char *text,
+                       size_t bytes)
+{
+    _Atomic unsigned came = 0;
+    _Alignas(16) struct waits params = {&came, fails};
+    culvert__grid g = {.kernel = &waits_kernel,
+                       .params = &params,
+                       .grid = {blocks, 1, 1},
+                       .block = {1, 1, 1},
+                       .stop = stop};
+    return culvert__grid_run_at_once(runner, &g, text, bytes);
+}
+
+START_TEST(blocks_that_run_at_once_wait_for_each_other)
+{
+    strcpy(message, "x");
+    ck_assert_int_eq(run_at_once(1, false, NULL, message, sizeof message), 0);
+    ck_assert_int_eq(run_at_once(50, false, NULL, message, sizeof message), 0);
+    ck_assert_str_eq(message, "");
+}
+END_TEST
+
+START_TEST(the_failure_of_one_block_ends_those_that_wait_for_it)
+{
+    _Atomic int stop = 999;
+    ck_assert_int_eq(run_at_once(20, true, NULL, message, sizeof message), 719);
+    ck_assert_ptr_nonnull(strstr(message, "kernel waits, block (0,0,0)"));
+    ck_assert_ptr_nonnull(strstr(message, "on purpose"));
+    ck_assert_int_eq(run_at_once(20, true, NULL, NULL, 0), 719);
+    ck_assert_int_eq(run_at_once(20, false, &stop, message, sizeof message), 999);
 }
 END_TEST
 
@@ -395,6 +453,8 @@ int main(void)
     tcase_add_test(t, messages_fit_the_room_they_are_given);
     tcase_add_test(t, a_kernel_without_end_can_be_stopped);
     tcase_add_test(t, parts_of_a_grid_run_on_several_threads);
+    tcase_add_test(t, blocks_that_run_at_once_wait_for_each_other);
+    tcase_add_test(t, the_failure_of_one_block_ends_those_that_wait_for_it);
     tcase_add_test(t, a_stack_overflow_does_not_pass_unnoticed);
     tcase_add_test(t, shared_memory_is_not_zero_at_the_start);
     tcase_add_test(t, only_modules_are_taken_for_modules);
