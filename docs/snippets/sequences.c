@@ -9,6 +9,7 @@
  *     and nothing of it ran: x[3] = 60
  *     one at a time: x[3] = 7
  *     it took some time: yes
+ *     row 1 of the two columns: 32 33
  */
 #include "snippet.h"
 
@@ -97,6 +98,34 @@ static void timed(snippet *s, culvert_buffer *dx)
     /* end region */
 }
 
+static void columns(snippet *s, culvert_buffer *dx)
+{
+    culvert_error err = CULVERT_ERROR_INIT;
+    culvert_stream *stream = s->stream;
+    culvert_buffer *narrow =
+        snippet_must(culvert_host_buffer_new(s->gpu, (size_t)2 * 32 * sizeof x[0], &err), &err);
+    const float *first = culvert_buffer_data(narrow);
+    for (int i = 0; i < N; i++)
+        x[i] = (float)i;
+    culvert_detach(culvert_upload(stream, dx, 0, x, sizeof x));
+    /* region: copy2d */
+    /* The two left columns of a 32 x 32 table become a table of their own. */
+    culvert_copy2d columns = {.dst = narrow,
+                              .dst_pitch = 2 * sizeof x[0],
+                              .src = dx,
+                              .src_pitch = 32 * sizeof x[0],
+                              .width = 2 * sizeof x[0],
+                              .height = 32};
+    culvert_seq *seq = culvert_seq_begin(stream);
+    culvert_seq_copy2d(seq, &columns);
+    culvert_future *f = culvert_seq_submit(seq);
+    /* end region */
+    if (culvert_await(f, 60) == CULVERT_OK)
+        printf("row 1 of the two columns: %g %g\n", first[2], first[3]);
+    culvert_unref(f);
+    culvert_buffer_unref(narrow);
+}
+
 int main(void)
 {
     snippet s;
@@ -115,6 +144,7 @@ int main(void)
     refused(&s, dx);
     one_at_a_time(&s, dx);
     timed(&s, dx);
+    columns(&s, dx);
 
     culvert_buffer_unref(dx);
     culvert_stream_unref(other);

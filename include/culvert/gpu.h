@@ -614,6 +614,39 @@ CULVERT_API void culvert_seq_copy_at(const char *where, culvert_seq *seq, culver
                                      size_t bytes);
 
 /**
+ * A pitched copy: `height` rows of `width` bytes, each `pitch` bytes behind the one before, on either
+ * side. Members that are not named mean 0. Since 0.1.0.
+ */
+typedef struct culvert_copy2d {
+    culvert_buffer *dst; /**< device or host buffer */
+    size_t dst_offset;   /**< of its first row, in bytes */
+    size_t dst_pitch;    /**< bytes from row to row: at least width, and within the
+                              device's limit (2^31 - 1) */
+    culvert_buffer *src; /**< device or host buffer */
+    size_t src_offset;   /**< of its first row, in bytes */
+    size_t src_pitch;    /**< as dst_pitch */
+    size_t width;        /**< bytes of a row */
+    size_t height;       /**< rows */
+    size_t reserved[2];  /**< 0 */
+} culvert_copy2d;
+
+/**
+ * Copies a rectangle: rows that lie apart in one of the buffers or in both. Bytes between the rows of
+ * dst stay as they are.
+ *
+ * @param seq borrowed.
+ * @param copy borrowed for the call; its buffers are held by the work. Rectangles of one buffer must
+ *        not overlap; where they have different pitches, neither must the ranges of bytes from first to
+ *        last. Width 0 or height 0 is nothing to do, which succeeds in stream order.
+ * Errors, with the future of culvert_seq_submit: CULVERT_EINVAL (a pitch is less than the width, 0
+ * included, or above the device's limit; runs past the end of a buffer; overlaps; a buffer of another
+ * device), CULVERT_EOVERFLOW, CULVERT_ENOMEM. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_seq_copy2d(culvert_seq *seq, const culvert_copy2d *copy);
+CULVERT_API void culvert_seq_copy2d_at(const char *where, culvert_seq *seq,
+                                       const culvert_copy2d *copy);
+
+/**
  * Fills part of a buffer with a pattern.
  *
  * @param seq borrowed.
@@ -912,6 +945,7 @@ extern "C" {
 #define culvert_seq_upload(...)        culvert_seq_upload_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_seq_download(...)      culvert_seq_download_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_seq_copy(...)          culvert_seq_copy_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_copy2d(...)        culvert_seq_copy2d_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_seq_fill(...)          culvert_seq_fill_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_seq_launch(...)        culvert_seq_launch_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_seq_call(...)          culvert_seq_call_at(CULVERT_WHERE, __VA_ARGS__)

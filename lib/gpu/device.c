@@ -51,6 +51,7 @@ static void describe_limits(culvert__device *device)
         {CULVERT__CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, &d->max_shared_bytes},
         {CULVERT__CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
          &d->max_shared_optin_bytes},
+        {CULVERT__CU_DEVICE_ATTRIBUTE_MAX_PITCH, &device->max_pitch},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         (void)attribute(drv, device->handle, rows[i].which, rows[i].out);

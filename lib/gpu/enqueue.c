@@ -97,6 +97,23 @@ static culvert__step do_copy(culvert__segment *segment, const culvert__op *op)
                   drv->cuMemcpyDtoDAsync(dst->address + to, src->address + from, bytes, s->native));
 }
 
+static culvert__step do_copy2d(culvert__segment *segment, const culvert__op *op)
+{
+    culvert_stream *s = segment->seq->stream;
+    const culvert__CUDA_MEMCPY2D c = {.srcMemoryType = CULVERT__CU_MEMORYTYPE_DEVICE,
+                                      .srcDevice =
+                                          op->u.copy2d.src->address + op->u.copy2d.src_offset,
+                                      .srcPitch = op->u.copy2d.src_pitch,
+                                      .dstMemoryType = CULVERT__CU_MEMORYTYPE_DEVICE,
+                                      .dstDevice =
+                                          op->u.copy2d.dst->address + op->u.copy2d.dst_offset,
+                                      .dstPitch = op->u.copy2d.dst_pitch,
+                                      .WidthInBytes = op->u.copy2d.width,
+                                      .Height = op->u.copy2d.height};
+    culvert__call_next(s->gpu->flow, "cuMemcpy2DAsync");
+    return called(segment, "cuMemcpy2DAsync", s->gpu->drv->cuMemcpy2DAsync(&c, s->native));
+}
+
 static culvert__step do_fill(culvert__segment *segment, const culvert__op *op)
 {
     culvert_stream *s = segment->seq->stream;
@@ -192,6 +209,7 @@ static culvert__step do_op(culvert__segment *segment, culvert__op *op)
     case CULVERT__OP_FILL: return do_fill(segment, op);
     case CULVERT__OP_LAUNCH: return do_launch(segment, op);
     case CULVERT__OP_CALL: return do_call(segment, op);
+    case CULVERT__OP_COPY2D: return do_copy2d(segment, op);
     }
     return CULVERT__STEP_FAIL;
 }

@@ -36,7 +36,8 @@ typedef enum culvert__op_kind {
     CULVERT__OP_COPY,
     CULVERT__OP_FILL,
     CULVERT__OP_LAUNCH,
-    CULVERT__OP_CALL
+    CULVERT__OP_CALL,
+    CULVERT__OP_COPY2D
 } culvert__op_kind;
 
 typedef struct culvert__op {
@@ -60,6 +61,11 @@ typedef struct culvert__op {
             culvert_buffer *dst, *src;
             size_t dst_offset, src_offset, bytes;
         } copy;
+        struct {
+            culvert_buffer *dst, *src;
+            size_t dst_offset, dst_pitch, src_offset, src_pitch;
+            size_t width, height;
+        } copy2d;
         struct {
             culvert_buffer *dst;
             size_t offset, bytes;
@@ -298,6 +304,16 @@ static inline unsigned culvert__units_low(void)
 {
     return CULVERT__STREAM_CAP / 2;
 }
+
+/* seq_ops.c: for the functions that build operations. */
+/* True where there is nothing to do: the sequence has failed, or this is a child after fork(), where another
+   thread of the parent may have held a heap's lock. Aborts on NULL. */
+bool culvert__seq_passes(culvert_seq *, const char *op);
+bool culvert__seq_check_buffer(culvert_seq *, const culvert_buffer *, const char *verb,
+                               const char *op, const char *where, size_t offset, size_t bytes);
+/* Zeroed, in the arena; NULL: the sequence has failed. It is part of the sequence once it was added. */
+culvert__op *culvert__op_new(culvert_seq *, culvert__op_kind, unsigned weight, const char *where);
+void culvert__op_add(culvert_seq *, culvert__op *);
 
 /* seq.c, seq_ops.c, seq_wait.c, seq_end.c */
 extern const culvert__kind culvert__seq_kind;

@@ -44,6 +44,7 @@ typedef struct culvert__device {
     struct CUctx_st *ctx;
     bool primary;                      /* ctx was retained by us */
     unsigned refs;                     /* under the registry's lock */
+    unsigned max_pitch;                /* of pitched copies, in bytes; 0: not known */
     atomic_uint units;                 /* driver operations in flight, all loops */
     atomic_int lost;                   /* CULVERT_OK, or the sticky CUresult */
     pthread_mutex_t lock;              /* members below; never held across a call of the driver */

@@ -295,7 +295,8 @@ const char *culvert__seq_where(const culvert_seq *seq)
 
 static const char *short_name(const culvert__op *op)
 {
-    static const char *const names[] = {"upload", "download", "copy", "fill", "launch", "call"};
+    static const char *const names[] = {"upload", "download", "copy",        "fill",
+                                        "launch", "call",     "pitched copy"};
     return names[op->kind];
 }
 

@@ -46,16 +46,14 @@ bool culvert__seq_hold_module(culvert_seq *seq, culvert_module *module)
 
 /* ---- operations ---- */
 
-/* True where there is nothing to do: the sequence has failed, or this is a child after fork(), where another
-   thread of the parent may have held a heap's lock. Aborts on NULL. */
-static bool passed_by(culvert_seq *seq, const char *op)
+bool culvert__seq_passes(culvert_seq *seq, const char *op)
 {
     CULVERT__REQUIRE(seq, op, "seq");
     return seq->failed || culvert__forked();
 }
 
-static culvert__op *op_new(culvert_seq *seq, culvert__op_kind kind, unsigned weight,
-                           const char *where)
+culvert__op *culvert__op_new(culvert_seq *seq, culvert__op_kind kind, unsigned weight,
+                             const char *where)
 {
     culvert__op *op = culvert__seq_arena(seq, sizeof *op);
     if (op == NULL)
@@ -67,15 +65,15 @@ static culvert__op *op_new(culvert_seq *seq, culvert__op_kind kind, unsigned wei
     return op;
 }
 
-static void op_add(culvert_seq *seq, culvert__op *op)
+void culvert__op_add(culvert_seq *seq, culvert__op *op)
 {
     *seq->ops_end = op;
     seq->ops_end = &op->next;
     seq->nops++;
 }
 
-static bool check_buffer(culvert_seq *seq, const culvert_buffer *buffer, const char *verb,
-                         const char *op, const char *where, size_t offset, size_t bytes)
+bool culvert__seq_check_buffer(culvert_seq *seq, const culvert_buffer *buffer, const char *verb,
+                               const char *op, const char *where, size_t offset, size_t bytes)
 {
     culvert_error err = CULVERT_ERROR_INIT;
     if (culvert__buffer_check(buffer, seq->gpu->device, verb, op, where, offset, bytes, &err))
@@ -89,7 +87,8 @@ static void add_host_copy(culvert_seq *seq, culvert__op_kind kind, culvert_buffe
                           const char *where)
 {
     bool up = kind == CULVERT__OP_UPLOAD;
-    if (!check_buffer(seq, buffer, up ? "upload" : "download", name, where, offset, bytes) ||
+    if (!culvert__seq_check_buffer(seq, buffer, up ? "upload" : "download", name, where, offset,
+                                   bytes) ||
         bytes == 0)
         return;
     if (host == NULL) {
@@ -97,7 +96,7 @@ static void add_host_copy(culvert_seq *seq, culvert__op_kind kind, culvert_buffe
                           up ? "src" : "dst", bytes);
         return;
     }
-    culvert__op *op = op_new(seq, kind, 1, where);
+    culvert__op *op = culvert__op_new(seq, kind, 1, where);
     if (op == NULL || !culvert__seq_hold_buffer(seq, buffer))
         return;
     op->u.host.buffer = buffer;
@@ -108,14 +107,14 @@ static void add_host_copy(culvert_seq *seq, culvert__op_kind kind, culvert_buffe
     op->u.host.direct = culvert__heap_contains(seq->gpu->memory->pinned, (uintptr_t)host, bytes);
     if (!up && !op->u.host.direct)
         seq->owes_host = true;
-    op_add(seq, op);
+    culvert__op_add(seq, op);
 }
 
 void culvert_seq_upload_at(const char *where, culvert_seq *seq, culvert_buffer *dst,
                            size_t dst_offset, const void *src, size_t bytes)
 {
     const char *name = "culvert_seq_upload";
-    if (passed_by(seq, name))
+    if (culvert__seq_passes(seq, name))
         return;
     CULVERT__REQUIRE(dst, name, "dst");
     union {
@@ -129,7 +128,7 @@ void culvert_seq_download_at(const char *where, culvert_seq *seq, void *dst, cul
                              size_t src_offset, size_t bytes)
 {
     const char *name = "culvert_seq_download";
-    if (passed_by(seq, name))
+    if (culvert__seq_passes(seq, name))
         return;
     CULVERT__REQUIRE(src, name, "src");
     add_host_copy(seq, CULVERT__OP_DOWNLOAD, src, src_offset, dst, bytes, name, where);
@@ -145,12 +144,12 @@ void culvert_seq_copy_at(const char *where, culvert_seq *seq, culvert_buffer *ds
                          size_t dst_offset, culvert_buffer *src, size_t src_offset, size_t bytes)
 {
     const char *name = "culvert_seq_copy";
-    if (passed_by(seq, name))
+    if (culvert__seq_passes(seq, name))
         return;
     CULVERT__REQUIRE(dst, name, "dst");
     CULVERT__REQUIRE(src, name, "src");
-    if (!check_buffer(seq, dst, "copy", name, where, dst_offset, bytes) ||
-        !check_buffer(seq, src, "copy", name, where, src_offset, bytes) || bytes == 0)
+    if (!culvert__seq_check_buffer(seq, dst, "copy", name, where, dst_offset, bytes) ||
+        !culvert__seq_check_buffer(seq, src, "copy", name, where, src_offset, bytes) || bytes == 0)
         return;
     if (overlaps(dst, dst_offset, src, src_offset, bytes)) {
         culvert__seq_fail(seq, CULVERT_EINVAL, name, where,
@@ -159,7 +158,7 @@ void culvert_seq_copy_at(const char *where, culvert_seq *seq, culvert_buffer *ds
                           bytes, src_offset, dst_offset);
         return;
     }
-    culvert__op *op = op_new(seq, CULVERT__OP_COPY, 1, where);
+    culvert__op *op = culvert__op_new(seq, CULVERT__OP_COPY, 1, where);
     if (op == NULL || !culvert__seq_hold_buffer(seq, dst) || !culvert__seq_hold_buffer(seq, src))
         return;
     op->u.copy.dst = dst;
@@ -167,7 +166,7 @@ void culvert_seq_copy_at(const char *where, culvert_seq *seq, culvert_buffer *ds
     op->u.copy.dst_offset = dst_offset;
     op->u.copy.src_offset = src_offset;
     op->u.copy.bytes = bytes;
-    op_add(seq, op);
+    culvert__op_add(seq, op);
 }
 
 static bool check_pattern(culvert_seq *seq, size_t offset, size_t bytes, unsigned pattern_bytes,
@@ -192,13 +191,13 @@ void culvert_seq_fill_at(const char *where, culvert_seq *seq, culvert_buffer *ds
                          size_t dst_offset, size_t bytes, uint32_t pattern, unsigned pattern_bytes)
 {
     const char *name = "culvert_seq_fill";
-    if (passed_by(seq, name))
+    if (culvert__seq_passes(seq, name))
         return;
     CULVERT__REQUIRE(dst, name, "dst");
     if (!check_pattern(seq, dst_offset, bytes, pattern_bytes, name, where) ||
-        !check_buffer(seq, dst, "fill", name, where, dst_offset, bytes) || bytes == 0)
+        !culvert__seq_check_buffer(seq, dst, "fill", name, where, dst_offset, bytes) || bytes == 0)
         return;
-    culvert__op *op = op_new(seq, CULVERT__OP_FILL, 1, where);
+    culvert__op *op = culvert__op_new(seq, CULVERT__OP_FILL, 1, where);
     if (op == NULL || !culvert__seq_hold_buffer(seq, dst))
         return;
     op->u.fill.dst = dst;
@@ -206,7 +205,7 @@ void culvert_seq_fill_at(const char *where, culvert_seq *seq, culvert_buffer *ds
     op->u.fill.bytes = bytes;
     op->u.fill.pattern = pattern;
     op->u.fill.pattern_bytes = pattern_bytes;
-    op_add(seq, op);
+    culvert__op_add(seq, op);
 }
 
 void culvert_seq_launch_at(const char *where, culvert_seq *seq, culvert_kernel *kernel,
@@ -214,24 +213,24 @@ void culvert_seq_launch_at(const char *where, culvert_seq *seq, culvert_kernel *
 {
     const char *name = "culvert_seq_launch";
     culvert__launch launch;
-    if (passed_by(seq, name))
+    if (culvert__seq_passes(seq, name))
         return;
     CULVERT__REQUIRE(kernel, name, "kernel");
     CULVERT__REQUIRE(grid, name, "grid");
     if (!culvert__launch_build(seq, kernel, grid, args, nargs, name, where, &launch) ||
         grid->blocks[0] == 0)
         return;
-    culvert__op *op = op_new(seq, CULVERT__OP_LAUNCH, 1, where);
+    culvert__op *op = culvert__op_new(seq, CULVERT__OP_LAUNCH, 1, where);
     if (op == NULL)
         return;
     op->u.launch = launch;
-    op_add(seq, op);
+    culvert__op_add(seq, op);
 }
 
 void culvert_seq_keep_at(const char *where, culvert_seq *seq, void *obj, culvert_free_fn *obj_free)
 {
     (void)where;
-    bool passed = passed_by(seq, "culvert_seq_keep");
+    bool passed = culvert__seq_passes(seq, "culvert_seq_keep");
     culvert__keep *keep = passed ? NULL : culvert__seq_arena(seq, sizeof *keep);
     if (keep == NULL) {
         culvert__release_arg(seq->gpu != NULL ? culvert__gpu_core(seq->gpu) : NULL, obj_free, obj);
@@ -246,7 +245,7 @@ static void seq_call(const char *where, culvert_seq *seq,
                      int (*enqueue)(struct CUstream_st *, void *arg), void *arg,
                      culvert_free_fn *arg_free, unsigned weight, const char *name)
 {
-    bool passed = passed_by(seq, name);
+    bool passed = culvert__seq_passes(seq, name);
     CULVERT__REQUIRE(enqueue, name, "enqueue");
     if (passed) { /* the argument is released */
         culvert_seq_keep_at(where, seq, arg, arg_free);
@@ -258,13 +257,13 @@ static void seq_call(const char *where, culvert_seq *seq,
     culvert_seq_keep_at(where, seq, arg, arg_free);
     if (seq->failed)
         return;
-    culvert__op *op = op_new(seq, CULVERT__OP_CALL, weight, where);
+    culvert__op *op = culvert__op_new(seq, CULVERT__OP_CALL, weight, where);
     if (op == NULL)
         return;
     op->u.call.enqueue = enqueue;
     op->u.call.arg = arg;
     op->u.call.name = name;
-    op_add(seq, op);
+    culvert__op_add(seq, op);
 }
 
 void culvert_seq_call_weighted_at(const char *where, culvert_seq *seq,
@@ -285,7 +284,7 @@ culvert_buffer *culvert_seq_scratch_at(const char *where, culvert_seq *seq, size
 {
     culvert_error err = CULVERT_ERROR_INIT;
     const char *name = "culvert_seq_scratch";
-    if (passed_by(seq, name))
+    if (culvert__seq_passes(seq, name))
         return NULL;
     culvert_buffer *buffer = NULL;
     if (!culvert__gpu_refuses(seq->gpu, name, where, &err))
@@ -302,17 +301,17 @@ culvert_buffer *culvert_seq_scratch_at(const char *where, culvert_seq *seq, size
 void culvert_seq_use_at(const char *where, culvert_seq *seq, culvert_buffer *buffer)
 {
     const char *name = "culvert_seq_use";
-    if (passed_by(seq, name))
+    if (culvert__seq_passes(seq, name))
         return;
     CULVERT__REQUIRE(buffer, name, "buffer");
-    if (check_buffer(seq, buffer, "use", name, where, 0, 0))
+    if (culvert__seq_check_buffer(seq, buffer, "use", name, where, 0, 0))
         (void)culvert__seq_hold_buffer(seq, buffer);
 }
 
 void culvert_seq_wait_at(const char *where, culvert_seq *seq, culvert_future *future)
 {
     const char *name = "culvert_seq_wait";
-    bool passed = passed_by(seq, name);
+    bool passed = culvert__seq_passes(seq, name);
     CULVERT__REQUIRE(future, name, "future");
     if (passed)
         culvert_unref(future);

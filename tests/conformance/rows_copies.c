@@ -161,6 +161,43 @@ static void pitches(void)
     conf_result("cuStreamSynchronize", d->cuStreamSynchronize(s), 0);
 }
 
+/* Pitches and widths that no cuMemAllocPitch would give, by device addresses on either side. */
+static void odd_pitches(void)
+{
+    enum { W = 5, H = 7, FROM = 13, TO = 11, ROOM = 128 };
+    struct CUstream_st *s = conf_stream();
+    unsigned char *from = (unsigned char *)conf_pinned(ROOM);
+    unsigned char *back = (unsigned char *)conf_pinned(ROOM);
+    culvert__CUdeviceptr on_device = conf_device(ROOM), other = conf_device(ROOM);
+    for (int i = 0; i < ROOM; i++)
+        from[i] = (unsigned char)(i + 1);
+    const culvert__CUdeviceptr path[] = {(uintptr_t)from, on_device, other, (uintptr_t)back,
+                                         (uintptr_t)from};
+    static const size_t pitch[] = {FROM, TO, FROM, TO, FROM};
+    static const char *const names[] = {"up", "across", "down", "host to host"};
+    for (int i = 0; i < 4; i++) {
+        culvert__CUDA_MEMCPY2D c = {.srcMemoryType = CULVERT__CU_MEMORYTYPE_DEVICE,
+                                    .srcDevice = path[i] + 1,
+                                    .srcPitch = pitch[i],
+                                    .dstMemoryType = CULVERT__CU_MEMORYTYPE_DEVICE,
+                                    .dstDevice = path[i + 1] + 1,
+                                    .dstPitch = pitch[i + 1],
+                                    .WidthInBytes = W,
+                                    .Height = H};
+        conf_result(names[i], d->cuMemcpy2DAsync(&c, s), 0);
+        NEED(d->cuStreamSynchronize(s));
+        if (i == 2)
+            memset(from, 0, ROOM);
+    }
+    bool same = true;
+    for (int y = 0; y < H; y++)
+        for (int x = 0; x < W; x++)
+            same = same && from[1 + y * FROM + x] == 2 + y * FROM + x &&
+                   back[1 + y * TO + x] == 2 + y * FROM + x;
+    conf_true("the right bytes", same);
+    conf_true("and no others", from[1 + W] == 0 && from[0] == 0);
+}
+
 static void batches(void)
 {
     struct CUstream_st *s = conf_stream();
@@ -216,6 +253,7 @@ const struct row conf_copy_rows[] = {
     {"copies and fills past the end are refused", past_the_end, 0},
     {"fills", fills, 0},
     {"pitched copies (case 96)", pitches, 0},
+    {"odd pitches, by device addresses (case 96)", odd_pitches, 0},
     {"batches of copies", batches, 0},
     {"values in memory", values, 0},
     {0},
