@@ -72,13 +72,16 @@ typedef struct culvert_gpu_options {
         (`what` is the operation). Called on a thread of the library's own, once for each stall; it
         must not call Culvert or CUDA. */
     void (*on_stall)(const char *what, double seconds, void *arg);
-    void *on_stall_arg; /**< given to on_stall */
+    void *on_stall_arg;  /**< given to on_stall */
+    double trim_seconds; /**< when the device has been idle for so long, memory above the reserves
+                              that nobody uses goes back to the driver, a piece a turn; default 5;
+                              INFINITY: never before the device is closed */
 } culvert_gpu_options;
 
 /** Options that mean the defaults. Since 0.1.0. */
-#define CULVERT_GPU_OPTIONS_INIT                                          \
-    {                                                                     \
-        sizeof(culvert_gpu_options), 0, 0, 0, 0, 0, NULL, 0.0, NULL, NULL \
+#define CULVERT_GPU_OPTIONS_INIT                                               \
+    {                                                                          \
+        sizeof(culvert_gpu_options), 0, 0, 0, 0, 0, NULL, 0.0, NULL, NULL, 0.0 \
     }
 
 /** The state of a device. Since 0.1.0. */
@@ -349,6 +352,144 @@ CULVERT_API culvert_buffer *culvert_host_buffer_new(culvert_gpu *gpu, size_t byt
                                                     culvert_error *err);
 CULVERT_API culvert_buffer *culvert_host_buffer_new_at(const char *where, culvert_gpu *gpu,
                                                        size_t bytes, culvert_error *err);
+
+/**
+ * Memory of the device, as culvert_buffer_new, in service: the call neither waits nor calls the driver.
+ *
+ * If the heap has no free range that is large enough, the request waits for memory that work in flight
+ * gives back and for the heap to grow, a step a turn. Requests for device memory are served first come
+ * first served, and so are those for pinned memory: a large one is not passed by. It rejects with
+ * CULVERT_ENOMEM when nothing in flight on this binding can give memory back (sequences of the device,
+ * jobs of culvert_work, module loads), or when all of it that was in flight is over and the memory in use
+ * has not become less: before, blocks that nobody uses are given back to the driver and one more attempt
+ * is made, if the device is idle for a moment. It is not known what the program itself holds and will
+ * release later; a culvert_semaphore bounds that.
+ *
+ * @param gpu borrowed.
+ * @param bytes 0 is allowed.
+ * @return the future; its value is a culvert_buffer * (one reference: take it, or take a reference by
+ *         keeping the future). Cancelling takes a waiting request out of the line. Rejected:
+ *         CULVERT_ENOMEM (the message has the figures; at once where it is above device_limit or more
+ *         than the device has), CULVERT_EOVERFLOW, CULVERT_EDRIVER, CULVERT_EDEVICELOST,
+ *         CULVERT_ESHUTDOWN (also while it waits, when the device is closed), CULVERT_EFORKED.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_buffer_alloc(culvert_gpu *gpu, size_t bytes);
+CULVERT_API CULVERT_NODISCARD culvert_future *
+culvert_buffer_alloc_at(const char *where, culvert_gpu *gpu, size_t bytes);
+
+/**
+ * Pinned memory of the host, as culvert_host_buffer_new, in service: see culvert_buffer_alloc. The pool
+ * grows by 1 MiB a turn of the loop.
+ *
+ * A buffer of more than 1 MiB that came about by growing is pinned in pieces of 1 MiB. Culvert copies and
+ * fills such memory piece by piece, and kernels reach all of it; code that gives its address to the
+ * driver by itself (culvert_seq_call) must not copy over multiples of 1 MiB in one call. Memory of the
+ * reserve (culvert_gpu_options.pinned_reserve) comes by 1 MiB too, so larger buffers that are to be whole
+ * are made at start-up, by culvert_host_buffer_new.
+ *
+ * Parameters, result, errors and thread as culvert_buffer_alloc. Since 0.1.0.
+ */
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_host_buffer_alloc(culvert_gpu *gpu,
+                                                                        size_t bytes);
+CULVERT_API CULVERT_NODISCARD culvert_future *
+culvert_host_buffer_alloc_at(const char *where, culvert_gpu *gpu, size_t bytes);
+
+/**
+ * Device memory that somebody else has made (cudaMalloc, another library), as a buffer.
+ *
+ * @param gpu borrowed.
+ * @param address of the device's memory; the driver is asked whether it is.
+ * @param bytes 0 is allowed.
+ * @param owner whose memory it is; given to owner_free. On failure it is released at once.
+ * @param owner_free called once, on the loop on a later turn, when the last reference and the last
+ *        work that uses the buffer are gone; on the releasing thread if the binding is gone. Not called
+ *        where the device may still use the memory for ever (it was lost, or the binding was taken down
+ *        behind work that does not end). May be NULL.
+ * @param err filled on failure; may be NULL.
+ * @return the buffer, one reference; NULL on failure: CULVERT_EINVAL (no device memory, or another
+ *         device's), CULVERT_EOVERFLOW, CULVERT_ENOMEM, CULVERT_EDRIVER, CULVERT_EDEVICELOST,
+ *         CULVERT_ESHUTDOWN, CULVERT_EFORKED.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API culvert_buffer *culvert_buffer_adopt(culvert_gpu *gpu, unsigned long long address,
+                                                 size_t bytes, void *owner,
+                                                 culvert_free_fn *owner_free, culvert_error *err);
+CULVERT_API culvert_buffer *culvert_buffer_adopt_at(const char *where, culvert_gpu *gpu,
+                                                    unsigned long long address, size_t bytes,
+                                                    void *owner, culvert_free_fn *owner_free,
+                                                    culvert_error *err);
+
+/**
+ * Pins ordinary memory of the program where it is, as a host buffer: copies of it are direct, also by
+ * its raw address, as long as they lie in it as a whole (what only overlaps it is staged).
+ *
+ * It is pinned in pieces: of 16 MiB while the device is idle, else of 1 MiB; see
+ * culvert_host_buffer_alloc for what that means. Failing leaves ordinary memory, which copies well by
+ * staging. It does not count for pinned_limit.
+ *
+ * Unpinning waits for the kernels that run, so it is put off until the device is idle, and the memory
+ * must stay until then: until culvert_host_unregister resolves; or, where the buffer is just released,
+ * until all handles of the device are closed and everything that ran there is over.
+ *
+ * @param gpu borrowed.
+ * @param memory the program's, of any alignment. Not registered already, by whomever.
+ * @param bytes 0 is allowed.
+ * @param err filled on failure; may be NULL.
+ * @return the buffer, one reference; NULL on failure: CULVERT_EINVAL, CULVERT_EOVERFLOW, CULVERT_ENOMEM,
+ *         CULVERT_EDRIVER, CULVERT_EDEVICELOST, CULVERT_ESHUTDOWN, CULVERT_EFORKED.
+ * Thread: loop. Start-up: blocks 60 to 400 us a MB. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API culvert_buffer *culvert_host_register(culvert_gpu *gpu, void *memory, size_t bytes,
+                                                  culvert_error *err);
+CULVERT_API culvert_buffer *culvert_host_register_at(const char *where, culvert_gpu *gpu,
+                                                     void *memory, size_t bytes,
+                                                     culvert_error *err);
+
+/**
+ * Ends what culvert_host_register began.
+ *
+ * @param gpu borrowed: the device it was registered on.
+ * @param buffer consumed, in any case.
+ * @return the future; value NULL. It resolves when the last reference is gone, the device was idle for
+ *         a moment and the memory is ordinary again: now it may be freed. Cancelling it changes nothing
+ *         for the memory, which then must stay. Rejected: CULVERT_EINVAL (not of culvert_host_register, or
+ *         called before), CULVERT_ENOMEM, CULVERT_EDEVICELOST (the memory stays registered),
+ *         CULVERT_ESHUTDOWN, CULVERT_EFORKED.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_host_unregister(culvert_gpu *gpu,
+                                                                      culvert_buffer *buffer);
+CULVERT_API CULVERT_NODISCARD culvert_future *
+culvert_host_unregister_at(const char *where, culvert_gpu *gpu, culvert_buffer *buffer);
+
+/** The memory of a device that one handle has: see culvert_gpu_memory. Since 0.1.0. */
+typedef struct culvert_gpu_memory_counters {
+    size_t struct_size;  /**< set by the caller: sizeof(culvert_gpu_memory_counters) */
+    size_t device_taken; /**< bytes of device memory taken from the driver */
+    size_t device_used;  /**< bytes of these that buffers and scratch have */
+    size_t device_limit; /**< as culvert_gpu_options.device_limit; 0: none */
+    size_t pinned_taken; /**< bytes of pinned memory taken from the driver */
+    size_t pinned_used;  /**< bytes of these that host buffers and staging have */
+    size_t pinned_limit; /**< as culvert_gpu_options.pinned_limit */
+    size_t registered;   /**< bytes of the program's memory that are pinned */
+    size_t waiting;      /**< requests that wait for memory now */
+    uint64_t waited;     /**< requests that had to wait, so far */
+    uint64_t rejected;   /**< of these, with CULVERT_ENOMEM */
+    uint64_t grown;      /**< steps by which memory grew for them */
+    uint64_t trimmed;    /**< blocks that went back to the driver before the end */
+} culvert_gpu_memory_counters;
+
+/**
+ * How much memory there is, and who waits.
+ *
+ * @param gpu borrowed.
+ * @param out filled; its struct_size must be set.
+ * @return CULVERT_OK; CULVERT_EINVAL for a struct_size that is 0 or larger than this library knows;
+ *         CULVERT_EFORKED.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API int culvert_gpu_memory(culvert_gpu *gpu, culvert_gpu_memory_counters *out);
 
 /**
  * The size of a buffer.
@@ -937,6 +1078,11 @@ extern "C" {
 #define culvert_stream_done(...)       culvert_stream_done_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_buffer_new(...)        culvert_buffer_new_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_host_buffer_new(...)   culvert_host_buffer_new_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_buffer_alloc(...)      culvert_buffer_alloc_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_host_buffer_alloc(...) culvert_host_buffer_alloc_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_buffer_adopt(...)      culvert_buffer_adopt_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_host_register(...)     culvert_host_register_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_host_unregister(...)   culvert_host_unregister_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_module_load(...)       culvert_module_load_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_module_kernel(...)     culvert_module_kernel_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_module_global(...)     culvert_module_global_at(CULVERT_WHERE, __VA_ARGS__)

@@ -168,6 +168,7 @@ unsigned culvert__units_take(culvert_stream *s, unsigned least, unsigned most)
         got = first ? take_of_device(s->gpu, least, most) : 0;
     }
     if (got > 0) {
+        atomic_fetch_add_explicit(&s->gpu->device->activity, 1, memory_order_relaxed);
         line_took(s->gpu, got);
         culvert__starved_leave(s);
     }
@@ -218,6 +219,31 @@ void culvert__budget_posted(culvert__post *post)
         return;
     }
     culvert__budget_feed(gpu);
+}
+
+/* ---- all of it ---- */
+
+bool culvert__device_claim(culvert__device *device)
+{
+    unsigned none = 0;
+    if (!atomic_compare_exchange_strong(&device->units, &none, CULVERT__DEVICE_CAP))
+        return false;
+    pthread_mutex_lock(&device->lock);
+    bool idle = atomic_load(&device->arms) == 0 && culvert__list_empty(&device->graveyard) &&
+                device->abandoned == NULL && device->stuck == NULL;
+    pthread_mutex_unlock(&device->lock);
+    if (!idle)
+        atomic_fetch_sub(&device->units, CULVERT__DEVICE_CAP);
+    return idle;
+}
+
+void culvert__device_unclaim(culvert_gpu *gpu)
+{
+    culvert__device *device = gpu->device;
+    atomic_fetch_sub(&device->units, CULVERT__DEVICE_CAP);
+    pthread_mutex_lock(&device->lock);
+    wake_first(device, gpu); /* another loop that found nothing left meanwhile */
+    pthread_mutex_unlock(&device->lock);
 }
 
 void culvert__budget_leave(culvert_gpu *gpu)

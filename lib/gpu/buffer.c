@@ -30,23 +30,52 @@ static void failed(culvert_gpu *gpu, bool pinned, const char *op, const char *wh
         *err = *heap_error;
 }
 
-/* A range of the heap. The monitor watches, for the driver may not return from the growing. */
-static culvert__range *take_range(culvert_gpu *gpu, size_t bytes, bool may_grow, bool pinned,
-                                  culvert_error *err)
+/* The heap that such memory comes from, without and (where `grow`) with growing. The monitor watches the
+   latter, for the driver may not return from it. */
+static culvert__range *take_range(culvert_gpu *gpu, size_t bytes, bool grow, bool pinned,
+                                  culvert__heap **heap, culvert_error *err)
 {
-    culvert__heap *heap = pinned ? gpu->memory->pinned : gpu->memory->local;
-    if (!may_grow)
-        return culvert__heap_take(heap, bytes, false, err);
+    culvert__memory *memory = gpu->memory;
+    *heap = pinned ? memory->pinned : memory->local;
+    culvert__range *range = culvert__heap_take(*heap, bytes, false, err);
+    if (range == NULL && pinned && culvert__heap_fits(memory->pieced, bytes)) {
+        *heap = memory->pieced;
+        range = culvert__heap_take(*heap, bytes, false, err);
+    }
+    if (range != NULL || !grow)
+        return range;
+    *heap = pinned ? memory->pinned : memory->local;
     const char *outer = culvert__call_begin(gpu->flow, pinned ? "cuMemHostAlloc" : "cuMemAlloc");
-    culvert__range *range = culvert__heap_take(heap, bytes, true, err);
+    range = culvert__heap_take(*heap, bytes, true, err);
     culvert__call_end(gpu->flow, outer);
+    culvert__trim_watch(gpu);
     return range;
 }
 
-culvert_buffer *culvert__buffer_take(culvert_gpu *gpu, size_t bytes, bool may_grow, bool pinned,
-                                     const char *op, const char *where, culvert_error *err)
+bool culvert__buffer_fill(culvert_buffer *buffer, culvert_gpu *gpu, bool grow, bool pinned,
+                          culvert_error *err)
 {
-    culvert_error local = CULVERT_ERROR_INIT;
+    size_t bytes = buffer->bytes;
+    if (bytes > 0) {
+        buffer->range = take_range(gpu, bytes, grow, pinned, &buffer->heap, err);
+        if (buffer->range == NULL)
+            return false;
+        buffer->address = culvert__range_address(buffer->range);
+    }
+    buffer->memory = culvert__memory_ref(gpu->memory);
+    if (!pinned)
+        return true;
+    buffer->data = bytes > 0 ? (void *)(uintptr_t)buffer->address : nothing;
+    if (bytes > 0 && buffer->heap == gpu->memory->pieced &&
+        culvert__seam_run(CULVERT__PIN_STEP, (uintptr_t)buffer->address, bytes) < bytes)
+        buffer->seam = CULVERT__PIN_STEP;
+    buffer->address = culvert__memory_device_address(gpu->memory, buffer->address);
+    return true;
+}
+
+culvert_buffer *culvert__buffer_blank(size_t bytes, const char *op, const char *where,
+                                      culvert_error *err)
+{
     culvert_buffer *buffer = calloc(1, sizeof *buffer);
     if (buffer == NULL) {
         culvert__error_set(err, CULVERT_ENOMEM, 0, op, where,
@@ -55,21 +84,19 @@ culvert_buffer *culvert__buffer_take(culvert_gpu *gpu, size_t bytes, bool may_gr
     }
     atomic_init(&buffer->refs, 1);
     buffer->bytes = bytes;
-    if (bytes > 0) {
-        buffer->range = take_range(gpu, bytes, may_grow, pinned, &local);
-        if (buffer->range == NULL) {
-            free(buffer);
-            failed(gpu, pinned, op, where, &local, err);
-            return NULL;
-        }
-        buffer->address = culvert__range_address(buffer->range);
-    }
-    buffer->memory = culvert__memory_ref(gpu->memory);
-    if (pinned) {
-        buffer->data = bytes > 0 ? (void *)(uintptr_t)buffer->address : nothing;
-        buffer->address = culvert__memory_device_address(gpu->memory, buffer->address);
-    }
     return buffer;
+}
+
+culvert_buffer *culvert__buffer_take(culvert_gpu *gpu, size_t bytes, bool may_grow, bool pinned,
+                                     const char *op, const char *where, culvert_error *err)
+{
+    culvert_error local = CULVERT_ERROR_INIT;
+    culvert_buffer *buffer = culvert__buffer_blank(bytes, op, where, err);
+    if (buffer == NULL || culvert__buffer_fill(buffer, gpu, may_grow, pinned, &local))
+        return buffer;
+    free(buffer);
+    failed(gpu, pinned, op, where, &local, err);
+    return NULL;
 }
 
 culvert_buffer *culvert_buffer_new_at(const char *where, culvert_gpu *gpu, size_t bytes,
@@ -125,8 +152,10 @@ void culvert_buffer_unref(culvert_buffer *buffer)
         return;
     }
     if (buffer->range != NULL)
-        culvert__heap_give(buffer->data != NULL ? memory->pinned : memory->local, buffer->range);
+        culvert__heap_give(buffer->heap, buffer->range);
     free(buffer);
+    if (atomic_load(&memory->watched)) /* somebody waits for it */
+        culvert__memory_changed(memory);
     culvert__memory_unref(memory);
 }
 

@@ -40,6 +40,7 @@ static uint64_t want(const culvert_stream *s)
     bool budget = s->capped || s->wants_units ||
                   atomic_load_explicit(&s->gpu->device->reserve, memory_order_relaxed) > 0;
     bool slots = !culvert__list_empty(&flow->slotless);
+    bool memory = culvert__allocs_wait(s->gpu);
     unsigned units = s->units;
     for (uint64_t n = s->seen; n + 1 < s->enq; n++) {
         const culvert__entry *entry = &s->ring[n % CULVERT__STREAM_RING];
@@ -50,7 +51,7 @@ static uint64_t want(const culvert_stream *s)
         if (gives_slots(entry, slots))
             return n;
         if (seq->last_entry == n && seq->state == CULVERT__SEQ_WHOLE && seq->future != NULL &&
-            culvert__awaited(&seq->future->base))
+            (memory || culvert__awaited(&seq->future->base)))
             return n;
     }
     return s->enq - 1; /* ev_run must return when work ends; keeps and buffers go */

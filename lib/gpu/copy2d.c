@@ -111,6 +111,55 @@ static bool side_by_side(const culvert_copy2d *copy)
     return copy->height == 1 || (copy->dst_pitch == copy->width && copy->src_pitch == copy->width);
 }
 
+/* How many rows there are before a seam of the buffer (culvert__seam_run); 0: the first goes over one. */
+static size_t rows_before_seam(const culvert_buffer *buffer, size_t offset, size_t pitch,
+                               size_t width, size_t rows)
+{
+    if (buffer->seam == 0)
+        return rows;
+    size_t run = culvert__seam_run(buffer->seam, (uintptr_t)buffer->address + offset, SIZE_MAX);
+    if (run < width)
+        return 0;
+    size_t fit = 1 + (run - width) / pitch;
+    return fit < rows ? fit : rows;
+}
+
+static bool add_rows(culvert_seq *seq, const culvert_copy2d *copy, size_t first, size_t rows,
+                     const char *where)
+{
+    culvert__op *op = culvert__op_new(seq, CULVERT__OP_COPY2D, 1, where);
+    if (op == NULL)
+        return false;
+    op->part = first > 0;
+    op->u.copy2d.dst = copy->dst;
+    op->u.copy2d.src = copy->src;
+    op->u.copy2d.dst_offset = copy->dst_offset + first * copy->dst_pitch;
+    op->u.copy2d.src_offset = copy->src_offset + first * copy->src_pitch;
+    op->u.copy2d.dst_pitch = copy->dst_pitch;
+    op->u.copy2d.src_pitch = copy->src_pitch;
+    op->u.copy2d.width = copy->width;
+    op->u.copy2d.height = rows;
+    culvert__op_add(seq, op);
+    return true;
+}
+
+/* One operation for most. */
+static void add_all_rows(culvert_seq *seq, const culvert_copy2d *c, const char *where)
+{
+    for (size_t first = 0, rows; first < c->height; first += rows) {
+        size_t to = c->dst_offset + first * c->dst_pitch;
+        size_t from = c->src_offset + first * c->src_pitch;
+        rows = rows_before_seam(c->dst, to, c->dst_pitch, c->width, c->height - first);
+        rows = rows_before_seam(c->src, from, c->src_pitch, c->width, rows);
+        bool added = rows > 0 ? add_rows(seq, c, first, rows, where)
+                              : culvert__seq_add_copy(seq, c->dst, to, c->src, from, c->width,
+                                                      first > 0, where);
+        if (!added)
+            return;
+        rows += rows == 0;
+    }
+}
+
 void culvert_seq_copy2d_at(const char *where, culvert_seq *seq, const culvert_copy2d *copy)
 {
     if (culvert__seq_passes(seq, op_name))
@@ -118,30 +167,14 @@ void culvert_seq_copy2d_at(const char *where, culvert_seq *seq, const culvert_co
     CULVERT__REQUIRE(copy, op_name, "copy");
     CULVERT__REQUIRE(copy->dst, op_name, "copy->dst");
     CULVERT__REQUIRE(copy->src, op_name, "copy->src");
-    if (!check(seq, copy, where) || copy->width == 0 || copy->height == 0)
+    if (!check(seq, copy, where) || copy->width == 0 || copy->height == 0 ||
+        !culvert__seq_hold_buffer(seq, copy->dst) || !culvert__seq_hold_buffer(seq, copy->src))
         return;
-    bool flat = side_by_side(copy);
-    culvert__op *op = culvert__op_new(seq, flat ? CULVERT__OP_COPY : CULVERT__OP_COPY2D, 1, where);
-    if (op == NULL || !culvert__seq_hold_buffer(seq, copy->dst) ||
-        !culvert__seq_hold_buffer(seq, copy->src))
-        return;
-    if (flat) {
-        op->u.copy.dst = copy->dst;
-        op->u.copy.src = copy->src;
-        op->u.copy.dst_offset = copy->dst_offset;
-        op->u.copy.src_offset = copy->src_offset;
-        op->u.copy.bytes = copy->width * copy->height;
-    } else {
-        op->u.copy2d.dst = copy->dst;
-        op->u.copy2d.src = copy->src;
-        op->u.copy2d.dst_offset = copy->dst_offset;
-        op->u.copy2d.src_offset = copy->src_offset;
-        op->u.copy2d.dst_pitch = copy->dst_pitch;
-        op->u.copy2d.src_pitch = copy->src_pitch;
-        op->u.copy2d.width = copy->width;
-        op->u.copy2d.height = copy->height;
-    }
-    culvert__op_add(seq, op);
+    if (side_by_side(copy))
+        (void)culvert__seq_add_copy(seq, copy->dst, copy->dst_offset, copy->src, copy->src_offset,
+                                    copy->width * copy->height, false, where);
+    else
+        add_all_rows(seq, copy, where);
 }
 
 void culvert_seq_copy2d(culvert_seq *seq, const culvert_copy2d *copy)

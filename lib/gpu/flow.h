@@ -44,6 +44,7 @@ typedef struct culvert__op {
     struct culvert__op *next;
     const char *where;
     culvert__op_kind kind;
+    bool part;       /* it goes on with what the one before began: see culvert__seam_run */
     unsigned weight; /* driver operations at most (of one chunk, where it is staged) */
     union {
         struct {
@@ -210,6 +211,17 @@ typedef struct culvert__events {
 
 typedef struct culvert__staging culvert__staging;
 
+/* Who waits for memory, of one kind: see alloc.c. */
+typedef struct culvert__line {
+    culvert__link requests; /* first come first served */
+    bool dry;               /* the heap cannot grow for the first; error says why */
+    bool marked;            /* low and mark are valid: for the first */
+    size_t low;             /* bytes in use: the least since it is the first */
+    uint64_t mark;          /* sequences submitted up to then */
+    culvert_error error;
+    uint64_t waited, rejected, grown, trimmed; /* counters */
+} culvert__line;
+
 typedef struct culvert__flow {
     culvert__link streams;  /* culvert_stream.all */
     culvert__link busy;     /* culvert_stream.busy; rotated */
@@ -230,7 +242,14 @@ typedef struct culvert__flow {
     bool late; /* host functions come too late: look every millisecond */
     uint64_t late_count;
     culvert__staging *staging;
-    uint64_t watchdog; /* last pass */
+    uint64_t watchdog;      /* last pass */
+    culvert__line lines[2]; /* device memory, pinned memory */
+    size_t device_limit;    /* of the options; 0: none */
+    uint64_t polls;         /* of the source */
+    uint64_t asked, grew;   /* the ones at which memory was to grow, and grew, last */
+    culvert__timer trim_timer;
+    double trim_seconds;
+    uint64_t trim_activity; /* device->activity when it was started */
 
     /* loss and budget: posts from other threads */
     culvert__link device_link; /* device->gpus */
@@ -300,6 +319,9 @@ void culvert__budget_feed(culvert_gpu *); /* pumps starved streams */
 void culvert__budget_posted(culvert__post *);
 void culvert__starved_leave(culvert_stream *);
 void culvert__budget_leave(culvert_gpu *); /* it starves no more */
+/* Takes all units of the device, if it is idle: nothing can begin then, on any loop, until it is given back. */
+bool culvert__device_claim(culvert__device *);
+void culvert__device_unclaim(culvert_gpu *);
 static inline unsigned culvert__units_low(void)
 {
     return CULVERT__STREAM_CAP / 2;
@@ -314,6 +336,11 @@ bool culvert__seq_check_buffer(culvert_seq *, const culvert_buffer *, const char
 /* Zeroed, in the arena; NULL: the sequence has failed. It is part of the sequence once it was added. */
 culvert__op *culvert__op_new(culvert_seq *, culvert__op_kind, unsigned weight, const char *where);
 void culvert__op_add(culvert_seq *, culvert__op *);
+/* A copy that was checked, of buffers that are held; in pieces where it goes over seams. part: it goes on
+   with what the operation before began. False: the sequence failed. */
+bool culvert__seq_add_copy(culvert_seq *, culvert_buffer *dst, size_t dst_offset,
+                           culvert_buffer *src, size_t src_offset, size_t bytes, bool part,
+                           const char *where);
 
 /* seq.c, seq_ops.c, seq_wait.c, seq_end.c */
 extern const culvert__kind culvert__seq_kind;
@@ -375,6 +402,36 @@ culvert__copiers *culvert__copiers_new(void);
 void culvert__copiers_free(culvert__copiers *); /* copies that were given are done first */
 bool culvert__copiers_give(culvert__copiers *, culvert__hub *,
                            culvert__slot *); /* false: no thread could be started */
+
+/* alloc.c */
+bool culvert__allocs_poll(culvert_gpu *);           /* true: look again at once */
+double culvert__allocs_before_sleep(culvert_gpu *); /* seconds; 0: look again at once */
+bool culvert__allocs_wait(const culvert_gpu *);     /* does somebody wait for memory? */
+void culvert__allocs_reject(culvert_gpu *, const culvert_error *); /* all who wait */
+/* Memory grows a step a turn, which has two polls, and not at the first poll that would have it grow: some
+   may come back meanwhile. True: now, and no more in this turn. */
+static inline bool culvert__may_grow(culvert__flow *flow)
+{
+    bool first = flow->polls > flow->asked + 1;
+    flow->asked = flow->polls;
+    if (first || flow->polls < flow->grew + 2)
+        return false;
+    flow->grew = flow->polls;
+    return true;
+}
+
+/* trim.c */
+typedef enum culvert__trim_result {
+    CULVERT__TRIM_BUSY, /* the device is not idle */
+    CULVERT__TRIM_MORE, /* something went back; there may be more */
+    CULVERT__TRIM_NONE  /* there is nothing left that could */
+} culvert__trim_result;
+/* One piece of what nothing is out of, reserves too, goes back to the driver. */
+culvert__trim_result culvert__trim_step(culvert_gpu *, bool pinned);
+void culvert__trim_init(culvert_gpu *, double seconds);
+void culvert__trim_watch(culvert_gpu *); /* memory has grown */
+void culvert__trim_stop(culvert_gpu *);
+double culvert__trim_before_sleep(culvert_gpu *); /* unregisters; seconds; 0: look again at once */
 
 /* completion.c */
 bool culvert__completion_poll(culvert_gpu *);

@@ -20,7 +20,7 @@
 enum { DEFAULT_STREAMS = 4, MAX_STREAMS = 16, NOTIFIERS = 4, FIRST_EVENTS = 64 };
 static const size_t default_pinned = (size_t)8 << 20;
 static const size_t default_pinned_limit = (size_t)1 << 30;
-static const double default_stall = 10.0;
+static const double default_stall = 10.0, default_trim = 5.0;
 
 /* ---- options ---- */
 
@@ -45,6 +45,12 @@ static bool options_ok(culvert_gpu_options *out, const culvert_gpu_options *in, 
                            out->streams, MAX_STREAMS);
         return false;
     }
+    if (isnan(out->trim_seconds) || out->trim_seconds < 0) {
+        culvert__error_set(err, CULVERT_EINVAL, 0, op, where,
+                           "options->trim_seconds is %g; it must be 0 (default) or more",
+                           out->trim_seconds);
+        return false;
+    }
     if (isnan(out->stall_seconds) || out->stall_seconds < 0) {
         culvert__error_set(err, CULVERT_EINVAL, 0, op, where,
                            "options->stall_seconds is %g; it must be 0 (default) or more",
@@ -60,6 +66,8 @@ static bool options_ok(culvert_gpu_options *out, const culvert_gpu_options *in, 
         out->pinned_reserve = default_pinned;
     if (out->pinned_limit < out->pinned_reserve)
         out->pinned_limit = out->pinned_reserve;
+    if (out->trim_seconds == 0)
+        out->trim_seconds = default_trim;
     if (out->stall_seconds == 0)
         out->stall_seconds = default_stall;
     return true;
@@ -74,12 +82,27 @@ static culvert_gpu *gpu_of(culvert__source *source)
 
 static bool source_poll(culvert__source *source)
 {
-    return culvert__completion_poll(gpu_of(source));
+    culvert_gpu *gpu = gpu_of(source);
+    culvert__gpu_ref(gpu);
+    gpu->flow->polls++;
+    bool more = culvert__completion_poll(gpu);
+    more |= culvert__allocs_poll(gpu);
+    culvert__gpu_unref(gpu);
+    return more;
 }
 
 static double source_before_sleep(culvert__source *source, bool may_spin)
 {
-    return culvert__completion_before_sleep(gpu_of(source), may_spin);
+    culvert_gpu *gpu = gpu_of(source);
+    culvert__gpu_ref(gpu);
+    double memory = culvert__allocs_before_sleep(gpu), trim = INFINITY, work = INFINITY;
+    if (memory > 0)
+        trim = culvert__trim_before_sleep(gpu);
+    if (memory > 0 && trim > 0)
+        work = culvert__completion_before_sleep(gpu, may_spin);
+    culvert__gpu_unref(gpu);
+    double least = memory < trim ? memory : trim;
+    return work < least ? work : least;
 }
 
 static bool source_busy(culvert__source *source)
@@ -111,6 +134,9 @@ static culvert__flow *flow_new(culvert_gpu *gpu, const culvert_gpu_options *opti
     culvert__list_init(&flow->busy);
     culvert__list_init(&flow->starved);
     culvert__list_init(&flow->slotless);
+    culvert__list_init(&flow->lines[0].requests);
+    culvert__list_init(&flow->lines[1].requests);
+    flow->device_limit = options->device_limit;
     culvert__list_init(&flow->seqs);
     culvert__list_init(&flow->live);
     flow->no_seq = culvert__no_seq_new(gpu);
@@ -159,6 +185,8 @@ static bool furnish(culvert_gpu *gpu, const culvert_gpu_options *options, const 
               (flow->notifiers = culvert__notifiers_new(gpu, NOTIFIERS, &local)) != NULL &&
               (flow->staging = culvert__staging_new(gpu, &local)) != NULL;
     culvert__scope_leave(scope);
+    if (gpu->memory != NULL)
+        culvert__memory_attach(gpu->memory, gpu->hub);
     if (ok && culvert__monitor_add(gpu) != CULVERT_OK) {
         out_of_memory(where, &local);
         ok = false;
@@ -198,6 +226,8 @@ static culvert_gpu *make(culvert_loop *loop, culvert__device *device,
     pthread_mutex_unlock(&device->lock);
     culvert__source_add(loop, &gpu->source);
     gpu->attached = true;
+    culvert__trim_init(gpu, options->trim_seconds);
+    culvert__trim_watch(gpu);
     return gpu;
 }
 
@@ -324,6 +354,12 @@ void culvert_gpu_close(culvert_gpu *gpu)
         return;
     culvert__check_thread(culvert__gpu_core(gpu), "culvert_gpu_close");
     gpu->closed = true;
+    if (culvert__allocs_wait(gpu)) {
+        culvert_error err;
+        culvert__error_set(&err, CULVERT_ESHUTDOWN, 0, "culvert_gpu_close", NULL,
+                           "the device was closed (culvert_gpu_close)");
+        culvert__allocs_reject(gpu, &err);
+    }
     culvert__pool_drop(gpu);
     culvert__gpu_unref(gpu);
 }
@@ -332,6 +368,7 @@ void culvert__gpu_leave(culvert_gpu *gpu, bool forked)
 {
     culvert__flow *flow = gpu->flow;
     bool leak = forked || culvert__device_is_lost(gpu->device);
+    culvert__trim_stop(gpu);
     if (!forked) {
         pthread_mutex_lock(&gpu->device->lock);
         if (culvert__linked(&flow->device_link))

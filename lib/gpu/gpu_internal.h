@@ -46,6 +46,7 @@ typedef struct culvert__device {
     unsigned refs;                     /* under the registry's lock */
     unsigned max_pitch;                /* of pitched copies, in bytes; 0: not known */
     atomic_uint units;                 /* driver operations in flight, all loops */
+    atomic_ullong activity;            /* counts up with every operation's beginning */
     atomic_int lost;                   /* CULVERT_OK, or the sticky CUresult */
     pthread_mutex_t lock;              /* members below; never held across a call of the driver */
     culvert__link gpus;                /* culvert_gpu.device_link */
@@ -128,6 +129,14 @@ unsigned long long culvert__range_address(const culvert__range *);
 size_t culvert__range_bytes(const culvert__range *);
 /* Takes at least `bytes` of blocks in advance, in pieces of `piece` (0: block_bytes). */
 int culvert__heap_reserve(culvert__heap *, size_t bytes, size_t piece, culvert_error *err);
+/* Is there a free range so large? */
+bool culvert__heap_fits(culvert__heap *, size_t bytes);
+/* One block more, with room for so many bytes: CULVERT_OK, or a code and err. */
+int culvert__heap_grow(culvert__heap *, size_t bytes, culvert_error *err);
+/* Gives back one block of which nothing is out, if `keep` bytes of blocks are left then. Its size; 0: there
+   is none. The lock is not held across ops->shrink. */
+size_t culvert__heap_trim(culvert__heap *, size_t keep);
+size_t culvert__heap_idle(culvert__heap *, size_t keep); /* bytes that trimming would give back */
 void culvert__heap_set_limit(culvert__heap *, size_t limit); /* 0: none; not below what is taken */
 size_t culvert__heap_taken(const culvert__heap *);           /* bytes of blocks */
 size_t culvert__heap_used(const culvert__heap *);            /* bytes of ranges that are out */
@@ -136,6 +145,14 @@ bool culvert__heap_contains(culvert__heap *, unsigned long long address, size_t 
 
 /* ----------------------------------------------------------- memory.c ---- */
 
+/* Host memory that is pinned in registrations of their own, one behind the other. They end at multiples
+   of `piece`, the last one at the end. */
+typedef struct culvert__pinning {
+    uintptr_t base;
+    size_t bytes, piece;
+    size_t done; /* bytes that are pinned, from the beginning */
+} culvert__pinning;
+
 /* The heaps of a gpu. */
 typedef struct culvert__memory {
     struct culvert__memory *next; /* device->spares */
@@ -143,6 +160,16 @@ typedef struct culvert__memory {
     culvert__device *device; /* counted */
     culvert__heap *local;    /* device memory */
     culvert__heap *pinned;   /* host memory: its addresses are the host's */
+    culvert__heap *pieced;   /* likewise, of blocks that were pinned in pieces: see pinned.c */
+    size_t pinned_limit;     /* bytes of both */
+    size_t local_keep, pinned_keep; /* what stays when the device is idle: the reserves */
+    culvert__hub *hub;              /* counted: of the loop that has this memory; NULL: a spare */
+    culvert__post changed_post;
+    atomic_bool changed, watched;    /* the post is under way; the loop waits for memory */
+    culvert__pinning growing;        /* the next block of `pieced`; bytes == 0: none */
+    pthread_mutex_t lock;            /* regions */
+    struct culvert__region *regions; /* ordinary memory that was registered: see register.c */
+    atomic_uint nregions;
     _Atomic(struct culvert__alias *)
         aliases; /* blocks of it that the device has elsewhere: normally none */
 } culvert__memory;
@@ -155,19 +182,76 @@ culvert__memory *culvert__memory_ref(culvert__memory *); /* Thread: any */
 void culvert__memory_unref(culvert__memory *);
 /* Grows the pinned heap by one block of at most 1 MiB. Not more than once a turn of the loop. */
 int culvert__memory_grow_pinned(culvert__memory *, culvert_error *err);
+/* From now on it is of this loop, which is told of changes. */
+void culvert__memory_attach(culvert__memory *, culvert__hub *);
+/* Makes the loop turn: some memory came back. Thread: any */
+void culvert__memory_changed(culvert__memory *);
+/* Frees the spares of a device that is idle (culvert__device_claim). */
+bool culvert__memory_has_spares(culvert__device *);
+void culvert__memory_free_spares(culvert__device *);
+void culvert__memory_limit_pinned(culvert__memory *); /* after `pieced` or `growing` changed */
 /* The device's address of pinned memory: the same, under unified addressing. Thread: any */
 unsigned long long culvert__memory_device_address(culvert__memory *, unsigned long long host);
+
+/* ----------------------------------------------------------- pinned.c ---- */
+
+enum {
+    CULVERT__PIN_STEP = 1024 * 1024,      /* pinned at once while the device works: 0.5 ms */
+    CULVERT__PIN_LARGE = 16 * 1024 * 1024 /* ... at start-up, while it does not */
+};
+/* Pins, or unpins, one piece more; CUDA_SUCCESS, or a result and the call that gave it. Unpinning waits for
+   the kernels that run. The context is current. */
+int culvert__pin_next(const culvert__device *, culvert__pinning *, const char **call);
+int culvert__unpin_next(const culvert__device *, culvert__pinning *);
+/* One piece more of the next block of `pieced`, which is to have `bytes`; when all are pinned it is there.
+   CULVERT_OK, or a code and err. A block that cannot be finished is as large as what is pinned of it. */
+int culvert__pieced_grow(culvert__memory *, size_t bytes, culvert_error *err);
+int culvert__pieced_finish(culvert__memory *, culvert_error *err); /* as large as it is by now */
+void culvert__pieced_give_up(culvert__memory *, bool leak);        /* the memory goes */
+extern const culvert__heap_ops culvert__pieced_ops;
+/* Bytes from the address to the end of its piece, but not more than `bytes`. A copy must not go over such a
+   seam: the driver knows each registration alone. seam: its multiples are the ends; 0: there are none. */
+static inline size_t culvert__seam_run(size_t seam, uintptr_t address, size_t bytes)
+{
+    size_t run = seam != 0 ? seam - address % seam : bytes;
+    return run < bytes ? run : bytes;
+}
+/* Is all of [host, host + bytes) pinned by this gpu's memory, so that the device may be given it? Then
+   *seam, and in *owner (a new reference, or NULL) the registered memory that it lies in. What is so only
+   in part is ordinary memory, and staged. */
+bool culvert__pinned_find(culvert__memory *, const void *host, size_t bytes, size_t *seam,
+                          culvert_buffer **owner);
+
+/* --------------------------------------------------------- register.c ---- */
+
+bool culvert__regions_find(culvert__memory *, const void *host, size_t bytes, size_t *seam,
+                           culvert_buffer **owner); /* for culvert__pinned_find */
+bool culvert__regions_unwanted(culvert__memory *);  /* is there something to unpin? */
+size_t culvert__regions_bytes(culvert__memory *);
+/* One piece of memory that is no more wanted; true: there is more. Waits for kernels that run. */
+bool culvert__regions_unpin(culvert__memory *);
+void culvert__regions_free(culvert__memory *, bool leak); /* of memory that nobody uses */
+
+/* ------------------------------------------------------------- buffer.c ---- */
 
 struct culvert_buffer {
     atomic_uint refs;
     culvert__memory *memory; /* counted */
+    culvert__heap *heap;     /* of the range */
     culvert__range *range;   /* NULL: zero bytes, or not of a heap */
     void (*gone)(
         struct culvert_buffer *); /* instead of giving the range back and free(); may be NULL */
     unsigned long long address;
-    void *data; /* host address, or NULL */
+    void *data;  /* host address, or NULL */
+    size_t seam; /* see culvert__seam_run; 0 for most */
     size_t bytes;
 };
+/* Without memory yet; freed by free(). */
+culvert_buffer *culvert__buffer_blank(size_t bytes, const char *op, const char *where,
+                                      culvert_error *err);
+/* Gives it some. False: there is none, and err (never NULL) says why. */
+bool culvert__buffer_fill(culvert_buffer *, culvert_gpu *, bool grow, bool pinned,
+                          culvert_error *err);
 /* A device buffer from what the heap has, without growing: for scratch. NULL if there is none. */
 culvert_buffer *culvert__buffer_take(culvert_gpu *, size_t bytes, bool may_grow, bool pinned,
                                      const char *op, const char *where, culvert_error *err);

@@ -427,6 +427,76 @@ int culvert__heap_reserve(culvert__heap *heap, size_t bytes, size_t piece, culve
     return code;
 }
 
+bool culvert__heap_fits(culvert__heap *heap, size_t bytes)
+{
+    size_t need = round_up(bytes == 0 ? 1 : bytes, UNIT);
+    pthread_mutex_lock(&heap->lock);
+    bool fits = tree_best(heap, need) != NULL;
+    pthread_mutex_unlock(&heap->lock);
+    return fits;
+}
+
+int culvert__heap_grow(culvert__heap *heap, size_t bytes, culvert_error *err)
+{
+    pthread_mutex_lock(&heap->lock);
+    int code = grow(heap, round_up(bytes == 0 ? 1 : bytes, UNIT), err);
+    if (code == CULVERT_ENOMEM)
+        figures(heap, bytes, err->message, err);
+    pthread_mutex_unlock(&heap->lock);
+    return code;
+}
+
+/* ---- giving blocks back ---- */
+
+static bool is_idle(const block *b)
+{
+    return !b->first->out && b->first->next == NULL;
+}
+
+/* Out of the heap, with its only range. */
+static void remove_block(culvert__heap *heap, size_t i)
+{
+    block *b = heap->blocks[i];
+    tree_remove(heap, b->first);
+    heap->taken -= b->bytes;
+    heap->nblocks--;
+    memmove(heap->blocks + i, heap->blocks + i + 1, (heap->nblocks - i) * sizeof(*heap->blocks));
+}
+
+size_t culvert__heap_trim(culvert__heap *heap, size_t keep)
+{
+    block *idle = NULL;
+    pthread_mutex_lock(&heap->lock);
+    for (size_t i = heap->nblocks; i > 0 && idle == NULL; i--) {
+        block *b = heap->blocks[i - 1];
+        if (!is_idle(b) || heap->taken - b->bytes < keep)
+            continue;
+        idle = b;
+        remove_block(heap, i - 1);
+    }
+    pthread_mutex_unlock(&heap->lock);
+    if (idle == NULL)
+        return 0;
+    size_t bytes = idle->bytes;
+    heap->ops.shrink(heap->owner, idle->address, bytes);
+    free(idle->first);
+    free(idle);
+    return bytes;
+}
+
+size_t culvert__heap_idle(culvert__heap *heap, size_t keep)
+{
+    size_t bytes = 0;
+    pthread_mutex_lock(&heap->lock);
+    for (size_t i = heap->nblocks; i > 0; i--) {
+        const block *b = heap->blocks[i - 1];
+        if (is_idle(b) && heap->taken - bytes - b->bytes >= keep)
+            bytes += b->bytes;
+    }
+    pthread_mutex_unlock(&heap->lock);
+    return bytes;
+}
+
 void culvert__heap_set_limit(culvert__heap *heap, size_t limit)
 {
     pthread_mutex_lock(&heap->lock);

@@ -20,6 +20,43 @@ int culvert_gpu_info(culvert_gpu *gpu, culvert_gpu_description *out)
     return CULVERT_OK;
 }
 
+static void count_line(const culvert__line *line, culvert_gpu_memory_counters *to)
+{
+    for (const culvert__link *l = line->requests.next; l != &line->requests; l = l->next)
+        to->waiting++;
+    to->waited += line->waited;
+    to->rejected += line->rejected;
+    to->grown += line->grown;
+    to->trimmed += line->trimmed;
+}
+
+int culvert_gpu_memory(culvert_gpu *gpu, culvert_gpu_memory_counters *out)
+{
+    CULVERT__REQUIRE(out, "culvert_gpu_memory", "out");
+    if (culvert__forked())
+        return CULVERT_EFORKED;
+    CULVERT__REQUIRE(gpu, "culvert_gpu_memory", "gpu");
+    size_t size = out->struct_size;
+    if (size < sizeof out->struct_size || size > sizeof *out)
+        return CULVERT_EINVAL;
+    culvert__memory *memory = gpu->memory;
+    culvert_gpu_memory_counters now = {
+        .struct_size = size,
+        .device_taken = culvert__heap_taken(memory->local),
+        .device_used = culvert__heap_used(memory->local),
+        .device_limit = gpu->flow->device_limit,
+        .pinned_taken = culvert__heap_taken(memory->pinned) + culvert__heap_taken(memory->pieced) +
+                        memory->growing.done,
+        .pinned_used = culvert__heap_used(memory->pinned) + culvert__heap_used(memory->pieced),
+        .pinned_limit = memory->pinned_limit,
+        .registered = culvert__regions_bytes(memory),
+    };
+    count_line(&gpu->flow->lines[0], &now);
+    count_line(&gpu->flow->lines[1], &now);
+    memcpy(out, &now, size);
+    return CULVERT_OK;
+}
+
 int culvert_gpu_state(const culvert_gpu *gpu)
 {
     if (culvert__forked())

@@ -208,6 +208,7 @@ void culvert__loss_posted(culvert__post *post)
                           gpu->device->ordinal, err.message);
     empty_rings(flow);
     reject_all(gpu, &err);
+    culvert__allocs_reject(gpu, &err);
     culvert__on_lost_schedule(gpu);
     culvert__gpu_unref(gpu);
 }

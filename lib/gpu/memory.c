@@ -3,10 +3,11 @@
  * The heaps of a gpu: where their blocks come from, and when they go.
  *
  * Invariants:
- *   - blocks go back to the driver only when the memory itself goes: the device was closed and the
- *     last buffer is gone. Freeing waits for running kernels, and stalls the launches of all threads
- *     meanwhile, so it is put off while any loop has work on the device: such memory is a spare of
- *     the device, of which nothing is out, and the next gpu of the device has it.
+ *   - blocks go back to the driver when the device has been idle for a time (trim.c), and when the
+ *     memory itself goes: the device was closed and the last buffer is gone. Freeing waits for
+ *     running kernels, and stalls the launches of all threads meanwhile, so then too it is put off
+ *     while any loop has work on the device: such memory is a spare of the device, of which nothing
+ *     is out, and the next gpu of the device has it.
  *   - memory of a lost device is never freed, nor is anything in a child after fork(): the driver
  *     must not be called there.
  *   - aliases only grow, at the front, so they are read without a lock.
@@ -130,9 +131,13 @@ static bool make_heaps(culvert__memory *memory, const culvert_gpu_options *optio
                                           .block_bytes = PINNED_BLOCK,
                                           .granule = PINNED_GRANULE,
                                           .limit = options->pinned_limit};
+    const culvert__heap_options pieced = {.what = "pinned memory",
+                                          .block_bytes = CULVERT__PIN_STEP,
+                                          .granule = CULVERT__PIN_STEP};
     memory->local = culvert__heap_new(&local_ops, memory, &local);
     memory->pinned = culvert__heap_new(&pinned_ops, memory, &pinned);
-    return memory->local != NULL && memory->pinned != NULL;
+    memory->pieced = culvert__heap_new(&culvert__pieced_ops, memory, &pieced);
+    return memory->local != NULL && memory->pinned != NULL && memory->pieced != NULL;
 }
 
 static int reserve_too_large(const char *name, size_t reserve, size_t limit, culvert_error *err)
@@ -141,15 +146,6 @@ static int reserve_too_large(const char *name, size_t reserve, size_t limit, cul
                        "options->%s_reserve is %zu bytes, above %s_limit, which is %zu", name,
                        reserve, name, limit);
     return CULVERT_EINVAL;
-}
-
-/* Is there a free range so large? */
-static bool has_free(culvert__heap *heap, size_t bytes)
-{
-    culvert__range *range = bytes > 0 ? culvert__heap_take(heap, bytes, false, NULL) : NULL;
-    if (range != NULL)
-        culvert__heap_give(heap, range);
-    return bytes == 0 || range != NULL;
 }
 
 /* Device memory as one block, so that one buffer may have all of it; pinned memory in pieces that
@@ -163,7 +159,7 @@ static int take_reserves(culvert__memory *memory, const culvert_gpu_options *opt
     if (options->pinned_limit != 0 && pinned > options->pinned_limit)
         return reserve_too_large("pinned", pinned, options->pinned_limit, err);
     int code = CULVERT_OK;
-    if (!has_free(memory->local, local)) /* a spare may have it */
+    if (local > 0 && !culvert__heap_fits(memory->local, local)) /* a spare may have it */
         code = culvert__heap_reserve(memory->local, local, local, err);
     size_t taken = culvert__heap_taken(memory->pinned);
     if (code == CULVERT_OK && taken < pinned)
@@ -175,8 +171,12 @@ static int take_reserves(culvert__memory *memory, const culvert_gpu_options *opt
 
 static void free_memory(culvert__memory *memory, bool leak)
 {
+    culvert__pieced_give_up(memory, leak);
     culvert__heap_free(memory->local, leak);
     culvert__heap_free(memory->pinned, leak);
+    culvert__heap_free(memory->pieced, leak);
+    culvert__regions_free(memory, leak);
+    pthread_mutex_destroy(&memory->lock);
     for (struct culvert__alias *a = atomic_load(&memory->aliases), *next; a != NULL; a = next) {
         next = a->next;
         free(a);
@@ -193,12 +193,26 @@ static bool in_use(const culvert__device *device)
            device->abandoned != NULL || device->stuck != NULL;
 }
 
+static size_t pinned_taken(const culvert__memory *memory)
+{
+    return culvert__heap_taken(memory->pinned) + culvert__heap_taken(memory->pieced) +
+           memory->growing.bytes;
+}
+
+/* What the one heap of pinned memory has, the other cannot have. */
+void culvert__memory_limit_pinned(culvert__memory *memory)
+{
+    size_t others = culvert__heap_taken(memory->pieced) + memory->growing.bytes;
+    size_t limit = memory->pinned_limit;
+    if (limit != 0)
+        culvert__heap_set_limit(memory->pinned, limit > others ? limit - others : 1);
+}
+
 static bool fits(const culvert__memory *memory, const culvert_gpu_options *options)
 {
     return (options->device_limit == 0 ||
             culvert__heap_taken(memory->local) <= options->device_limit) &&
-           (options->pinned_limit == 0 ||
-            culvert__heap_taken(memory->pinned) <= options->pinned_limit);
+           (options->pinned_limit == 0 || pinned_taken(memory) <= options->pinned_limit);
 }
 
 static culvert__memory *take_spare(culvert__device *device, const culvert_gpu_options *options)
@@ -215,7 +229,8 @@ static culvert__memory *take_spare(culvert__device *device, const culvert_gpu_op
     pthread_mutex_unlock(&device->lock);
     if (memory != NULL) {
         culvert__heap_set_limit(memory->local, options->device_limit);
-        culvert__heap_set_limit(memory->pinned, options->pinned_limit);
+        memory->pinned_limit = options->pinned_limit;
+        culvert__memory_limit_pinned(memory);
     }
     return memory;
 }
@@ -254,17 +269,73 @@ static void put_away(culvert__memory *memory)
     free_all(idle);
 }
 
+bool culvert__memory_has_spares(culvert__device *device)
+{
+    pthread_mutex_lock(&device->lock);
+    bool has = device->spares != NULL;
+    pthread_mutex_unlock(&device->lock);
+    return has;
+}
+
+void culvert__memory_free_spares(culvert__device *device)
+{
+    pthread_mutex_lock(&device->lock);
+    culvert__memory *spares = device->spares;
+    device->spares = NULL;
+    pthread_mutex_unlock(&device->lock);
+    free_all(spares);
+}
+
+/* ---- telling the loop ---- */
+
+static void on_changed(culvert__post *post)
+{
+    culvert__memory *memory = CULVERT__CONTAINER(post, culvert__memory, changed_post);
+    atomic_store(&memory->changed, false);
+    culvert__memory_unref(memory); /* the sources are polled next */
+}
+
+void culvert__memory_changed(culvert__memory *memory)
+{
+    if (memory->hub == NULL || atomic_exchange(&memory->changed, true))
+        return;
+    culvert__memory_ref(memory);
+    if (culvert__hub_post(memory->hub, &memory->changed_post) == CULVERT_OK)
+        return;
+    atomic_store(&memory->changed, false); /* its loop is gone */
+    culvert__memory_unref(memory);
+}
+
+void culvert__memory_attach(culvert__memory *memory, culvert__hub *hub)
+{
+    memory->changed_post.run = on_changed;
+    memory->hub = culvert__hub_ref(hub);
+}
+
+static void detach(culvert__memory *memory)
+{
+    if (memory->hub != NULL)
+        culvert__hub_unref(memory->hub);
+    memory->hub = NULL;
+    atomic_store(&memory->watched, false);
+}
+
 /* ---- life ---- */
 
 static culvert__memory *make_memory(culvert__device *device, const culvert_gpu_options *options)
 {
     culvert__memory *memory = take_spare(device, options);
-    if (memory == NULL)
+    if (memory == NULL) {
         memory = calloc(1, sizeof *memory);
-    if (memory == NULL)
-        return NULL;
+        if (memory == NULL)
+            return NULL;
+        pthread_mutex_init(&memory->lock, NULL);
+        memory->pinned_limit = options->pinned_limit;
+    }
     atomic_store(&memory->refs, 1);
     memory->next = NULL;
+    memory->local_keep = options->device_reserve;
+    memory->pinned_keep = options->pinned_reserve;
     memory->device = device;
     if (memory->local == NULL && !make_heaps(memory, options)) {
         free_memory(memory, false);
@@ -306,6 +377,7 @@ void culvert__memory_unref(culvert__memory *memory)
     if (atomic_fetch_sub_explicit(&memory->refs, 1, memory_order_acq_rel) != 1)
         return;
     culvert__device *device = memory->device;
+    detach(memory);
     if (culvert__device_is_lost(device))
         free_memory(memory, true);
     else

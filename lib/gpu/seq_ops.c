@@ -82,6 +82,45 @@ bool culvert__seq_check_buffer(culvert_seq *seq, const culvert_buffer *buffer, c
     return false;
 }
 
+static culvert__op *add_host_piece(culvert_seq *seq, culvert__op_kind kind, culvert_buffer *buffer,
+                                   size_t offset, char *host, size_t bytes, const char *where)
+{
+    culvert__op *op = culvert__op_new(seq, kind, 1, where);
+    if (op == NULL)
+        return NULL;
+    op->u.host.buffer = buffer;
+    op->u.host.offset = offset;
+    op->u.host.host = host;
+    op->u.host.bytes = bytes;
+    op->u.host.fills_end = &op->u.host.fills;
+    culvert__op_add(seq, op);
+    return op;
+}
+
+/* One operation for most; the driver copies over no seam of memory that was pinned in pieces. */
+static void add_host_pieces(culvert_seq *seq, culvert__op_kind kind, culvert_buffer *buffer,
+                            size_t offset, char *host, size_t bytes, const char *where)
+{
+    culvert_buffer *owner;
+    size_t seam;
+    bool direct = culvert__pinned_find(seq->gpu->memory, host, bytes, &seam, &owner);
+    bool held = culvert__seq_hold_buffer(seq, buffer) &&
+                (!direct || owner == NULL || culvert__seq_hold_buffer(seq, owner));
+    culvert_buffer_unref(owner);
+    for (size_t done = 0, run; held && done < bytes; done += run) {
+        uintptr_t there = (uintptr_t)buffer->address + offset + done;
+        run = culvert__seam_run(buffer->seam, there, bytes - done);
+        run = culvert__seam_run(seam, (uintptr_t)host + done, run);
+        culvert__op *op = add_host_piece(seq, kind, buffer, offset + done, host + done, run, where);
+        if (op == NULL)
+            return;
+        op->u.host.direct = direct;
+        op->part = done > 0;
+    }
+    if (kind == CULVERT__OP_DOWNLOAD && !direct)
+        seq->owes_host = true;
+}
+
 static void add_host_copy(culvert_seq *seq, culvert__op_kind kind, culvert_buffer *buffer,
                           size_t offset, void *host, size_t bytes, const char *name,
                           const char *where)
@@ -96,18 +135,7 @@ static void add_host_copy(culvert_seq *seq, culvert__op_kind kind, culvert_buffe
                           up ? "src" : "dst", bytes);
         return;
     }
-    culvert__op *op = culvert__op_new(seq, kind, 1, where);
-    if (op == NULL || !culvert__seq_hold_buffer(seq, buffer))
-        return;
-    op->u.host.buffer = buffer;
-    op->u.host.offset = offset;
-    op->u.host.host = host;
-    op->u.host.bytes = bytes;
-    op->u.host.fills_end = &op->u.host.fills;
-    op->u.host.direct = culvert__heap_contains(seq->gpu->memory->pinned, (uintptr_t)host, bytes);
-    if (!up && !op->u.host.direct)
-        seq->owes_host = true;
-    culvert__op_add(seq, op);
+    add_host_pieces(seq, kind, buffer, offset, host, bytes, where);
 }
 
 void culvert_seq_upload_at(const char *where, culvert_seq *seq, culvert_buffer *dst,
@@ -140,6 +168,28 @@ static bool overlaps(const culvert_buffer *a, size_t a_offset, const culvert_buf
     return a == b && a_offset < b_offset + bytes && b_offset < a_offset + bytes;
 }
 
+bool culvert__seq_add_copy(culvert_seq *seq, culvert_buffer *dst, size_t dst_offset,
+                           culvert_buffer *src, size_t src_offset, size_t bytes, bool part,
+                           const char *where)
+{
+    for (size_t done = 0, run; done < bytes; done += run) {
+        culvert__op *op = culvert__op_new(seq, CULVERT__OP_COPY, 1, where);
+        if (op == NULL)
+            return false;
+        run =
+            culvert__seam_run(dst->seam, (uintptr_t)dst->address + dst_offset + done, bytes - done);
+        run = culvert__seam_run(src->seam, (uintptr_t)src->address + src_offset + done, run);
+        op->part = part || done > 0;
+        op->u.copy.dst = dst;
+        op->u.copy.src = src;
+        op->u.copy.dst_offset = dst_offset + done;
+        op->u.copy.src_offset = src_offset + done;
+        op->u.copy.bytes = run;
+        culvert__op_add(seq, op);
+    }
+    return true;
+}
+
 void culvert_seq_copy_at(const char *where, culvert_seq *seq, culvert_buffer *dst,
                          size_t dst_offset, culvert_buffer *src, size_t src_offset, size_t bytes)
 {
@@ -158,15 +208,8 @@ void culvert_seq_copy_at(const char *where, culvert_seq *seq, culvert_buffer *ds
                           bytes, src_offset, dst_offset);
         return;
     }
-    culvert__op *op = culvert__op_new(seq, CULVERT__OP_COPY, 1, where);
-    if (op == NULL || !culvert__seq_hold_buffer(seq, dst) || !culvert__seq_hold_buffer(seq, src))
-        return;
-    op->u.copy.dst = dst;
-    op->u.copy.src = src;
-    op->u.copy.dst_offset = dst_offset;
-    op->u.copy.src_offset = src_offset;
-    op->u.copy.bytes = bytes;
-    culvert__op_add(seq, op);
+    if (culvert__seq_hold_buffer(seq, dst) && culvert__seq_hold_buffer(seq, src))
+        (void)culvert__seq_add_copy(seq, dst, dst_offset, src, src_offset, bytes, false, where);
 }
 
 static bool check_pattern(culvert_seq *seq, size_t offset, size_t bytes, unsigned pattern_bytes,
@@ -197,15 +240,28 @@ void culvert_seq_fill_at(const char *where, culvert_seq *seq, culvert_buffer *ds
     if (!check_pattern(seq, dst_offset, bytes, pattern_bytes, name, where) ||
         !culvert__seq_check_buffer(seq, dst, "fill", name, where, dst_offset, bytes) || bytes == 0)
         return;
-    culvert__op *op = culvert__op_new(seq, CULVERT__OP_FILL, 1, where);
-    if (op == NULL || !culvert__seq_hold_buffer(seq, dst))
+    if ((dst->address + dst_offset) % pattern_bytes != 0) {
+        culvert__seq_fail(seq, CULVERT_EINVAL, name, where,
+                          "fill of %zu bytes at address %#llx, which is no multiple of the %u-byte "
+                          "pattern",
+                          bytes, dst->address + dst_offset, pattern_bytes);
         return;
-    op->u.fill.dst = dst;
-    op->u.fill.offset = dst_offset;
-    op->u.fill.bytes = bytes;
-    op->u.fill.pattern = pattern;
-    op->u.fill.pattern_bytes = pattern_bytes;
-    culvert__op_add(seq, op);
+    }
+    bool held = culvert__seq_hold_buffer(seq, dst);
+    for (size_t done = 0, run; held && done < bytes; done += run) {
+        culvert__op *op = culvert__op_new(seq, CULVERT__OP_FILL, 1, where);
+        if (op == NULL)
+            return;
+        run =
+            culvert__seam_run(dst->seam, (uintptr_t)dst->address + dst_offset + done, bytes - done);
+        op->part = done > 0;
+        op->u.fill.dst = dst;
+        op->u.fill.offset = dst_offset + done;
+        op->u.fill.bytes = run;
+        op->u.fill.pattern = pattern;
+        op->u.fill.pattern_bytes = pattern_bytes;
+        culvert__op_add(seq, op);
+    }
 }
 
 void culvert_seq_launch_at(const char *where, culvert_seq *seq, culvert_kernel *kernel,

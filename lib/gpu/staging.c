@@ -35,7 +35,6 @@ struct culvert__staging {
     culvert__slot *free_small, *free_big;
     culvert__slot *all;
     unsigned small, big;
-    bool grown;          /* at the last poll: a turn has two, and grows once */
     uint64_t grow_again; /* not before: it did not work */
 };
 
@@ -174,8 +173,7 @@ bool culvert__staging_grow(culvert_gpu *gpu)
         return false;
     if (st->grow_again != 0 && culvert__now() < st->grow_again)
         return false;
-    st->grown = !st->grown;
-    if (!st->grown)
+    if (!culvert__may_grow(flow))
         return true;
     culvert__call_next(flow, "cuMemHostAlloc");
     if (culvert__memory_grow_pinned(gpu->memory, &err) != CULVERT_OK) {

@@ -24,6 +24,8 @@ void culvert__loop_unkeep_idle(culvert_loop *);
 void culvert__loop_work_begin(culvert_loop *);
 void culvert__loop_work_end(culvert_loop *);
 size_t culvert__loop_in_flight(const culvert_loop *);
+/* Is a job of culvert_work under way? */
+bool culvert__loop_jobs(const culvert_loop *);
 /* Told whenever the last of what is in flight is over, inside whatever call that happens in: it settles
    nothing, and leaves the list as it is. */
 typedef struct culvert__quiet {

@@ -235,6 +235,18 @@ static int enqueue(culvert_loop *loop, job *j)
     return 0;
 }
 
+bool culvert__loop_jobs(const culvert_loop *loop)
+{
+    culvert__pool *pool = loop->pool;
+
+    if (pool == NULL)
+        return false;
+    pthread_mutex_lock(&pool->lock);
+    const bool some = pool->running > 0 || !culvert__list_empty(&pool->queue);
+    pthread_mutex_unlock(&pool->lock);
+    return some;
+}
+
 /* The future that stands for work that cannot be taken; NULL where it can. */
 static culvert_future *refused(culvert_loop *loop)
 {
