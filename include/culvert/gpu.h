@@ -52,6 +52,8 @@ typedef struct culvert_module culvert_module;
 typedef struct culvert_kernel culvert_kernel;
 /** Work for one stream that is being built. Since 0.1.0. */
 typedef struct culvert_seq culvert_seq;
+/** A compiled sequence. Since 0.1.0. */
+typedef struct culvert_graph culvert_graph;
 
 /* ----------------------------------------------------------------- devices ---- */
 
@@ -661,14 +663,15 @@ typedef struct culvert_grid {
 typedef enum culvert_arg_kind {
     CULVERT_ARG_INLINE = 1, /**< a value of at most 8 bytes, in `value` */
     CULVERT_ARG_COPY = 2,   /**< `bytes` bytes at `data`, copied at the call */
-    CULVERT_ARG_BUFFER = 3  /**< the device address of `buffer` + `offset`; the work holds it */
+    CULVERT_ARG_BUFFER = 3, /**< the device address of `buffer` + `offset`; the work holds it */
+    CULVERT_ARG_HOST = 4    /**< in a culvert_bind: pinned memory of the host, at `data` */
 } culvert_arg_kind;
 
 /** An argument of a kernel; made by the macros below. Since 0.1.0. */
 typedef struct culvert_arg {
     unsigned kind;          /**< culvert_arg_kind */
     unsigned bytes;         /**< size of the value */
-    const void *data;       /**< CULVERT_ARG_COPY */
+    const void *data;       /**< CULVERT_ARG_COPY, CULVERT_ARG_HOST */
     culvert_buffer *buffer; /**< CULVERT_ARG_BUFFER; NULL: a null pointer */
     size_t offset;          /**< CULVERT_ARG_BUFFER: in bytes */
     unsigned char value[8]; /**< CULVERT_ARG_INLINE */
@@ -926,6 +929,96 @@ CULVERT_API CULVERT_NODISCARD culvert_future *culvert_seq_submit(culvert_seq *se
 CULVERT_API CULVERT_NODISCARD culvert_future *culvert_seq_submit_at(const char *where,
                                                                     culvert_seq *seq);
 
+/* ------------------------------------------------------------------ graphs ---- */
+
+/**
+ * What a launch of a graph changes, for itself alone, of what was compiled: an argument of a kernel, or
+ * where a copy or fill goes to or comes from. Since 0.1.0.
+ */
+typedef struct culvert_bind {
+    unsigned op; /**< which operation: its position in the compiled sequence, from 0. Uploads,
+                            downloads, copies, fills, launches, calls and graphs count, also those of
+                            no bytes or blocks; waits, scratch, use and keep do not */
+    unsigned
+        index; /**< of a launch: the argument, from 0; else 0: the destination, 1: the source */
+    culvert_arg
+        value; /**< of a launch: as in CULVERT_ARGS, of the same size. Else CULVERT_BUFFER or
+                            CULVERT_BUFFER_AT, of the same kind (device or host) as was compiled; or
+                            CULVERT_HOST, pinned memory, for the host's side of an upload or download */
+} culvert_bind;
+
+/**
+ * Compiles a sequence into a graph, which the driver launches as one: much cheaper than its operations
+ * one by one, and as often as one likes. Nothing of it runs now. It may take milliseconds, on a thread
+ * of the device's own, while the loop goes on.
+ *
+ * What goes on being used by the graph: its buffers and kernels, which it holds; what culvert_seq_keep
+ * was given, which is released when the graph is gone; and host memory that uploads and downloads name,
+ * which is borrowed until then. A culvert_seq_call is called once, inside this call, on a private stream
+ * that is being captured: what it puts there is part of the graph (a host function: once each launch).
+ * Runs share scratch memory, so a graph with culvert_seq_scratch has one run at a time. With
+ * culvert_seq_timed, each culvert_graph_launch is timed.
+ *
+ * @param seq consumed.
+ * @return the future; its value is a culvert_graph * (one reference: take it, or keep the future).
+ *         Rejected: the first error of building it; CULVERT_EINVAL (it has a culvert_seq_wait, an upload
+ *         or download of ordinary memory, or scratch for which the heap had to grow); CULVERT_EDRIVER
+ *         (also where a function of culvert_seq_call fails, or puts there what cannot be captured),
+ *         CULVERT_ENOMEM, CULVERT_ESYSTEM, CULVERT_EDEVICELOST, CULVERT_ESHUTDOWN, CULVERT_EFORKED.
+ * Thread: loop. Re-entrant: yes; no callback but those of culvert_seq_call runs inside. Since 0.1.0.
+ */
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_seq_compile(culvert_seq *seq);
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_seq_compile_at(const char *where,
+                                                                     culvert_seq *seq);
+
+/**
+ * A launch of a graph as an operation of a sequence, on any stream of the device and binding.
+ *
+ * Runs on several streams go side by side: the graph has an instance for each, made when first needed,
+ * on the device's own thread (the sequence, and later ones of its stream, are held meanwhile), at most
+ * 16. A run has what it was given here whatever is launched later. In a sequence that is compiled, the
+ * graph's operations become part of that.
+ *
+ * @param seq borrowed.
+ * @param graph borrowed for the call; held by the work.
+ * @param binds,nbinds borrowed for the call, values copied; NULL, 0 for none. What is not bound is as it
+ *        was compiled. Buffers are held by the work; memory given by CULVERT_HOST is borrowed until the
+ *        sequence's future settled. The last of several for the same place counts.
+ * Errors, with the future of culvert_seq_submit: CULVERT_EINVAL (another device or binding than the
+ * stream's; no such operation or argument; a bind of a culvert_seq_call, of a pitched copy, of a graph in
+ * the graph or of an operation with nothing to do; another size of argument or kind of memory; past the
+ * end of a buffer; an overlap; memory that is not pinned), CULVERT_EOVERFLOW, CULVERT_ENOMEM.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_seq_graph(culvert_seq *seq, culvert_graph *graph,
+                                   const culvert_bind *binds, size_t nbinds);
+CULVERT_API void culvert_seq_graph_at(const char *where, culvert_seq *seq, culvert_graph *graph,
+                                      const culvert_bind *binds, size_t nbinds);
+
+/**
+ * One launch of a graph: a sequence of a culvert_seq_graph.
+ *
+ * @param stream borrowed.
+ * @param graph,binds,nbinds as of culvert_seq_graph.
+ * @return the future, as culvert_seq_submit.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_graph_launch(culvert_stream *stream,
+                                                                   culvert_graph *graph,
+                                                                   const culvert_bind *binds,
+                                                                   size_t nbinds);
+CULVERT_API CULVERT_NODISCARD culvert_future *
+culvert_graph_launch_at(const char *where, culvert_stream *stream, culvert_graph *graph,
+                        const culvert_bind *binds, size_t nbinds);
+
+/**
+ * One reference less. Work that was submitted holds the graph until it is over.
+ *
+ * @param graph consumed; NULL does nothing.
+ * Errors: none. Thread: loop, also after culvert_loop_free. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_graph_unref(culvert_graph *graph);
+
 /**
  * Gives a sequence up; nothing was submitted.
  *
@@ -1012,6 +1105,11 @@ static inline culvert_arg culvert_arg_buffer(culvert_buffer *buffer, size_t offs
     culvert_arg arg = {CULVERT_ARG_BUFFER, 8, NULL, buffer, offset, {0}};
     return arg;
 }
+static inline culvert_arg culvert_arg_host(const void *data)
+{
+    culvert_arg arg = {CULVERT_ARG_HOST, 8, data, NULL, 0, {0}};
+    return arg;
+}
 static inline culvert_arg culvert_arg_i32(int32_t v)
 {
     return culvert_arg_inline(&v, 4);
@@ -1049,6 +1147,8 @@ static inline culvert_arg culvert_arg_f64(double v)
 #define CULVERT_BUFFER(buffer) culvert_arg_buffer(buffer, 0)
 /** A pointer into a buffer, `offset` bytes from its start. Since 0.1.0. */
 #define CULVERT_BUFFER_AT(buffer, offset) culvert_arg_buffer(buffer, offset)
+/** In a culvert_bind alone: the host's side of an upload or download. Since 0.1.0. */
+#define CULVERT_HOST(pointer) culvert_arg_host(pointer)
 
 #ifdef __cplusplus
 }
@@ -1099,6 +1199,9 @@ extern "C" {
 #define culvert_seq_scratch(...)       culvert_seq_scratch_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_seq_use(...)           culvert_seq_use_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_seq_keep(...)          culvert_seq_keep_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_graph(...)         culvert_seq_graph_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_seq_compile(...)       culvert_seq_compile_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_graph_launch(...)      culvert_graph_launch_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_seq_submit(...)        culvert_seq_submit_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_upload(...)            culvert_upload_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_download(...)          culvert_download_at(CULVERT_WHERE, __VA_ARGS__)

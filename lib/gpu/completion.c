@@ -48,7 +48,7 @@ static uint64_t want(const culvert_stream *s)
         units -= entry->units;
         if (budget && units <= culvert__units_low())
             return n;
-        if (gives_slots(entry, slots))
+        if (gives_slots(entry, slots) || culvert__graphs_wanted(entry))
             return n;
         if (seq->last_entry == n && seq->state == CULVERT__SEQ_WHOLE && seq->future != NULL &&
             (memory || culvert__awaited(&seq->future->base)))
@@ -78,6 +78,7 @@ static void settle_entry(culvert_stream *s)
     culvert__event_give(s->gpu, entry->event, false);
     culvert__units_give(s, entry->units);
     culvert__staging_complete(s, entry);
+    culvert__graphs_over(entry);
     s->seen++;
     seq->entries--;
     culvert__seq_try_settle(seq);

@@ -167,8 +167,11 @@ void culvert_seq_copy2d_at(const char *where, culvert_seq *seq, const culvert_co
     CULVERT__REQUIRE(copy, op_name, "copy");
     CULVERT__REQUIRE(copy->dst, op_name, "copy->dst");
     CULVERT__REQUIRE(copy->src, op_name, "copy->src");
-    if (!check(seq, copy, where) || copy->width == 0 || copy->height == 0 ||
-        !culvert__seq_hold_buffer(seq, copy->dst) || !culvert__seq_hold_buffer(seq, copy->src))
+    if (!check(seq, copy, where) || copy->width == 0 || copy->height == 0) {
+        culvert__op_nothing(seq);
+        return;
+    }
+    if (!culvert__seq_hold_buffer(seq, copy->dst) || !culvert__seq_hold_buffer(seq, copy->src))
         return;
     if (side_by_side(copy))
         (void)culvert__seq_add_copy(seq, copy->dst, copy->dst_offset, copy->src, copy->src_offset,

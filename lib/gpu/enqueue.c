@@ -210,6 +210,7 @@ static culvert__step do_op(culvert__segment *segment, culvert__op *op)
     case CULVERT__OP_LAUNCH: return do_launch(segment, op);
     case CULVERT__OP_CALL: return do_call(segment, op);
     case CULVERT__OP_COPY2D: return do_copy2d(segment, op);
+    case CULVERT__OP_GRAPH: return culvert__graph_step(segment, op);
     }
     return CULVERT__STEP_FAIL;
 }
@@ -273,6 +274,7 @@ static void push_entry(culvert__segment *segment, struct CUevent_st *event, bool
     *culvert__entry_at(s, s->enq++) = (culvert__entry){.seq = seq,
                                                        .event = event,
                                                        .slots = segment->slots,
+                                                       .graphs = segment->graphs,
                                                        .submitted = culvert__now(),
                                                        .units = segment->reserved};
 }
@@ -398,13 +400,15 @@ static void leave_lines(culvert_stream *s)
         culvert__slotless_leave(s);
     if (!s->wants_units && culvert__linked(&s->starved))
         culvert__starved_leave(s);
+    if (!s->wants_instance && culvert__linked(&s->graph_line))
+        culvert__graph_line_leave(s);
 }
 
 void culvert__stream_pump(culvert_stream *s)
 {
     if (s->pumping || s->native == NULL || culvert__device_is_lost(s->gpu->device))
         return;
-    s->wants_slot = s->wants_units = false;
+    s->wants_slot = s->wants_units = s->wants_instance = false;
     if (culvert__list_empty(&s->queue)) {
         leave_lines(s);
         return;

@@ -19,12 +19,14 @@
 
 typedef struct culvert__slot culvert__slot;
 typedef struct culvert__notifier culvert__notifier;
+typedef struct culvert__op culvert__op;
 
 /* ---- a segment in the driver ---- */
 typedef struct culvert__entry {
     culvert_seq *seq;
     struct CUevent_st *event; /* NULL: it could not be recorded; ask the stream */
     culvert__slot *slots;     /* staged copies of this segment, in order */
+    culvert__op *graphs;      /* launches of graphs in this segment */
     uint64_t submitted;       /* culvert__now() */
     unsigned units;
 } culvert__entry;
@@ -37,12 +39,17 @@ typedef enum culvert__op_kind {
     CULVERT__OP_FILL,
     CULVERT__OP_LAUNCH,
     CULVERT__OP_CALL,
-    CULVERT__OP_COPY2D
+    CULVERT__OP_COPY2D,
+    CULVERT__OP_GRAPH
 } culvert__op_kind;
 
-typedef struct culvert__op {
+typedef struct culvert__bound culvert__bound;
+typedef struct culvert__instance culvert__instance;
+
+struct culvert__op {
     struct culvert__op *next;
     const char *where;
+    size_t position; /* among the operations as the program counts them: see culvert_bind */
     culvert__op_kind kind;
     bool part;       /* it goes on with what the one before began: see culvert__seam_run */
     unsigned weight; /* driver operations at most (of one chunk, where it is staged) */
@@ -75,12 +82,18 @@ typedef struct culvert__op {
         } fill;
         culvert__launch launch;
         struct {
+            culvert_graph *graph;
+            culvert__bound *bound;       /* what is not as it was compiled */
+            culvert__instance *instance; /* from the launch on */
+            struct culvert__op *next;    /* in its entry */
+        } graph;
+        struct {
             int (*enqueue)(struct CUstream_st *, void *arg);
             void *arg;
             const char *name; /* of the public function */
         } call;
     } u;
-} culvert__op;
+};
 
 /* A future that a sequence waits for. */
 typedef struct culvert__wait_on {
@@ -100,8 +113,9 @@ typedef struct culvert__keep {
 
 typedef struct culvert__hold {
     struct culvert__hold *next;
-    culvert_buffer *buffer; /* one of both */
+    culvert_buffer *buffer; /* one of them */
     culvert_module *module;
+    culvert_graph *graph;
 } culvert__hold;
 
 typedef enum culvert__seq_state {
@@ -146,6 +160,9 @@ struct culvert_seq {
     uint64_t number;       /* submit order in the gpu, for messages */
     culvert__op *ops, **ops_end, *cursor;
     size_t nops;
+    size_t positions;     /* operations, those with nothing to do included */
+    size_t scratch_grown; /* bytes of scratch for which the heap had to grow */
+    bool scratch;         /* it has some */
     culvert__wait_on *waits, **waits_end;
     culvert__keep *keeps, **keeps_end;
     culvert__hold *holds;
@@ -170,15 +187,17 @@ struct culvert_stream {
     bool exposed; /* somebody has the native handle */
     bool capped;  /* over the cap: nothing more until units <= half of it */
     bool pumping;
-    bool slot_big;                /* what kind of slot it waits for */
-    bool wants_slot, wants_units; /* the last pump ended for want of one */
-    culvert__link all;            /* flow->streams */
-    culvert__link busy;           /* flow->busy while queue or ring has something */
-    culvert__link starved;        /* flow->starved: waits for the device's budget */
-    culvert__link slotless;       /* flow->slotless: waits for a staging slot */
-    culvert__link queue;          /* culvert_seq.link, oldest first: not wholly in the driver */
-    size_t queued;                /* QUEUED sequences */
-    size_t in_flight;             /* PART and WHOLE sequences */
+    bool slot_big;                                /* what kind of slot it waits for */
+    bool wants_slot, wants_units, wants_instance; /* the last pump ended for want of one */
+    culvert__link all;                            /* flow->streams */
+    culvert__link busy;                           /* flow->busy while queue or ring has something */
+    culvert__link starved;                        /* flow->starved: waits for the device's budget */
+    culvert__link slotless;                       /* flow->slotless: waits for a staging slot */
+    culvert__link graph_line;                     /* graph_waited->line */
+    culvert_graph *graph_waited; /* its queue's head waits for an instance of it; NULL: for none */
+    culvert__link queue;         /* culvert_seq.link, oldest first: not wholly in the driver */
+    size_t queued;               /* QUEUED sequences */
+    size_t in_flight;            /* PART and WHOLE sequences */
     unsigned units;
     unsigned waiting;                /* sequences with device_waits: it occupies a hardware queue */
     uint64_t seen, enq;              /* entries seen <= n < enq are in the ring */
@@ -249,7 +268,8 @@ typedef struct culvert__flow {
     uint64_t asked, grew;   /* the ones at which memory was to grow, and grew, last */
     culvert__timer trim_timer;
     double trim_seconds;
-    uint64_t trim_activity; /* device->activity when it was started */
+    uint64_t trim_activity;      /* device->activity when it was started */
+    struct CUstream_st *capture; /* private: for compiling culvert_seq_call; NULL: not needed yet */
 
     /* loss and budget: posts from other threads */
     culvert__link device_link; /* device->gpus */
@@ -299,6 +319,7 @@ typedef struct culvert__segment {
     culvert_seq *seq;
     unsigned reserved, used; /* driver operations */
     culvert__slot *slots, **slots_end;
+    culvert__op *graphs;
     bool called; /* a function of the program's */
     int result;  /* of the call that failed */
     const char *call;
@@ -341,6 +362,11 @@ void culvert__op_add(culvert_seq *, culvert__op *);
 bool culvert__seq_add_copy(culvert_seq *, culvert_buffer *dst, size_t dst_offset,
                            culvert_buffer *src, size_t src_offset, size_t bytes, bool part,
                            const char *where);
+bool culvert__seq_hold_graph(culvert_seq *, culvert_graph *);
+static inline void culvert__op_nothing(culvert_seq *seq) /* one of no bytes or blocks */
+{
+    seq->positions++;
+}
 
 /* seq.c, seq_ops.c, seq_wait.c, seq_end.c */
 extern const culvert__kind culvert__seq_kind;
@@ -354,6 +380,11 @@ void culvert__seq_wake_dependents(culvert_seq *);
 void culvert__seq_stop(culvert_seq *);       /* failed: nothing more of it goes to the driver */
 void culvert__seq_try_settle(culvert_seq *); /* settles it if its work is over */
 void culvert__seq_discard(culvert_seq *);    /* never submitted: releases everything now */
+bool culvert__seq_refused(culvert_seq *, const char *op, const char *where); /* fails it then */
+culvert_future *culvert__seq_reject(culvert_seq *);                          /* failed; consumed */
+culvert_future *culvert__seq_reject_shared(culvert_seq *, const char *op, const char *where);
+/* The one that seq_begin returns when memory is short. */
+bool culvert__seq_is_shared(const culvert_seq *);
 culvert_seq *culvert__no_seq_new(culvert_gpu *);
 void culvert__seqs_leave(culvert_gpu *); /* the gpu leaves: finishes or buries what is live */
 void culvert__seqs_free(culvert_gpu *);  /* the pool */
@@ -432,6 +463,14 @@ void culvert__trim_init(culvert_gpu *, double seconds);
 void culvert__trim_watch(culvert_gpu *); /* memory has grown */
 void culvert__trim_stop(culvert_gpu *);
 double culvert__trim_before_sleep(culvert_gpu *); /* unregisters; seconds; 0: look again at once */
+/* graph*.c */
+culvert__step culvert__graph_step(culvert__segment *, culvert__op *);
+void culvert__graphs_over(culvert__entry *);         /* the launches of an entry that is complete */
+bool culvert__graphs_wanted(const culvert__entry *); /* somebody waits for the end of one of them */
+void culvert__graph_line_leave(culvert_stream *);
+culvert_graph *culvert__graph_ref(culvert_graph *);
+void culvert__graph_put(culvert_graph *); /* culvert_graph_unref without its checks */
+void culvert__graphs_leave(culvert_gpu *, bool leak);
 
 /* completion.c */
 bool culvert__completion_poll(culvert_gpu *);

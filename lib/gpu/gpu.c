@@ -387,6 +387,7 @@ void culvert__gpu_leave(culvert_gpu *gpu, bool forked)
     culvert__staging_free(gpu);
     culvert__notifiers_free(gpu, leak);
     culvert__events_free(gpu, leak);
+    culvert__graphs_leave(gpu, leak);
     culvert__seqs_free(gpu);
     if (!leak)
         culvert__scope_leave(scope);

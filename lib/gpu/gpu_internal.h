@@ -333,6 +333,8 @@ typedef struct culvert__launch {
     unsigned cluster[3]; /* blocks; cluster[0] == 0: none */
     bool cooperative;
     void **params; /* for cuLaunchKernel; NULL without parameters */
+    size_t nparams;
+    const size_t *sizes; /* of each */
 } culvert__launch;
 /* Neither: cuLaunchKernel does it. */
 static inline bool culvert__launch_is_plain(const culvert__launch *l)
@@ -344,6 +346,11 @@ static inline bool culvert__launch_is_plain(const culvert__launch *l)
 bool culvert__launch_build(culvert_seq *, culvert_kernel *, const culvert_grid *,
                            const culvert_arg *args, size_t nargs, const char *op, const char *where,
                            culvert__launch *out);
+
+/* Another value for one argument of a launch that was built: checked likewise, and copied into the arena of this
+   sequence, which holds its buffer. NULL: the error is in the sequence. */
+void *culvert__launch_bind(culvert_seq *, const culvert__launch *, size_t index,
+                           const culvert_arg *, const char *op, const char *where);
 
 /* occupancy.c. Results are the driver's, and `call` is the one that gave it. Thread: the loop's */
 unsigned culvert__kernel_most_shared(const culvert_kernel *);  /* dynamic bytes of a block */

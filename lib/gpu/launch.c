@@ -257,6 +257,12 @@ static size_t size_of(const request *r, size_t i, const culvert_arg *arg)
              arg->data != NULL ? "an address" : "NULL");
         return 0;
     case CULVERT_ARG_BUFFER: return check_buffer(r, i, arg) ? sizeof(unsigned long long) : 0;
+    case CULVERT_ARG_HOST:
+        FAIL(r,
+             "argument %zu of kernel %s: CULVERT_HOST is for binds of uploads and downloads; a "
+             "kernel is given CULVERT_BUFFER of a host buffer",
+             i, name);
+        return 0;
     default:
         FAIL(r, "argument %zu of kernel %s: kind %u is none of culvert_arg_kind", i, name,
              arg->kind);
@@ -307,6 +313,23 @@ static size_t check_args(const request *r, const culvert_arg *args, size_t nargs
         sum += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     return sum;
+}
+
+/* What each argument has to measure when another one is bound in its place. */
+static bool keep_sizes(const request *r, const culvert_arg *args, size_t nargs,
+                       culvert__launch *out)
+{
+    out->nparams = nargs;
+    out->sizes = r->kernel->param_sizes;
+    if (r->kernel->nparams >= 0 || nargs == 0)
+        return true;
+    size_t *sizes = culvert__seq_arena(r->seq, nargs * sizeof *sizes);
+    if (sizes == NULL)
+        return false;
+    for (size_t i = 0; i < nargs; i++)
+        sizes[i] = args[i].kind == CULVERT_ARG_BUFFER ? sizeof(unsigned long long) : args[i].bytes;
+    out->sizes = sizes;
+    return true;
 }
 
 static size_t copy_value(void *to, const culvert_arg *arg)
@@ -376,5 +399,32 @@ bool culvert__launch_build(culvert_seq *seq, culvert_kernel *kernel, const culve
     }
     out->kernel = kernel;
     return check_grid(&r, grid, out) && check_count(&r, args, nargs) &&
-           copy_args(&r, args, nargs, out) && culvert__seq_hold_module(seq, kernel->module);
+           copy_args(&r, args, nargs, out) && keep_sizes(&r, args, nargs, out) &&
+           culvert__seq_hold_module(seq, kernel->module);
+}
+
+void *culvert__launch_bind(culvert_seq *seq, const culvert__launch *launch, size_t index,
+                           const culvert_arg *arg, const char *op, const char *where)
+{
+    const culvert__device *device = culvert__seq_gpu(seq)->device;
+    const request r = {seq, launch->kernel, &device->description, op, where};
+    if (index >= launch->nparams) {
+        FAIL(&r, "kernel %s has %zu argument%s; there is no argument %zu to be bound",
+             launch->kernel->name, launch->nparams, launch->nparams == 1 ? "" : "s", index);
+        return NULL;
+    }
+    size_t bytes = size_of(&r, index, arg);
+    if (bytes == 0)
+        return NULL;
+    if (bytes != launch->sizes[index]) {
+        FAIL(&r, "argument %zu of kernel %s has %zu bytes; the parameter has %zu", index,
+             launch->kernel->name, bytes, launch->sizes[index]);
+        return NULL;
+    }
+    void *value = culvert__seq_arena(seq, bytes);
+    if (value == NULL || (arg->kind == CULVERT_ARG_BUFFER && arg->buffer != NULL &&
+                          !culvert__seq_hold_buffer(seq, arg->buffer)))
+        return NULL;
+    (void)copy_value(value, arg);
+    return value;
 }

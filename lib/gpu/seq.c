@@ -110,7 +110,7 @@ static culvert_seq *forked_seq(void)
     return &seq;
 }
 
-static bool is_shared(const culvert_seq *seq)
+bool culvert__seq_is_shared(const culvert_seq *seq)
 {
     return seq->gpu == NULL || seq == seq->gpu->flow->no_seq;
 }
@@ -160,13 +160,13 @@ void culvert_seq_timed(culvert_seq *seq)
 /* Never submitted. */
 static void discard(culvert_seq *seq)
 {
-    if (is_shared(seq))
+    if (culvert__seq_is_shared(seq))
         culvert__gpu_unref(seq->gpu);
     else
         culvert__seq_discard(seq);
 }
 
-static culvert_future *reject(culvert_seq *seq)
+culvert_future *culvert__seq_reject(culvert_seq *seq)
 {
     culvert_error err = seq->error;
     culvert_future *future = culvert__future_rejected(culvert__gpu_core(seq->gpu), &err);
@@ -175,33 +175,35 @@ static culvert_future *reject(culvert_seq *seq)
 }
 
 /* There was no memory to build it; but why nothing can be submitted counts more. */
-static culvert_future *reject_shared(culvert_seq *seq, const char *where)
+culvert_future *culvert__seq_reject_shared(culvert_seq *seq, const char *op, const char *where)
 {
     culvert_error err = seq->error;
     err.where = where;
-    (void)culvert__gpu_refuses(seq->gpu, "culvert_seq_submit", where, &err);
+    (void)culvert__gpu_refuses(seq->gpu, op, where, &err);
     culvert_future *future = culvert__future_rejected(culvert__gpu_core(seq->gpu), &err);
     discard(seq);
     return future;
 }
 
-static bool may_submit(culvert_seq *seq, const char *where)
+bool culvert__seq_refused(culvert_seq *seq, const char *op, const char *where)
 {
     culvert_error err = CULVERT_ERROR_INIT;
-    const char *op = "culvert_seq_submit";
-    culvert_stream *s = seq->stream;
     if (culvert__gpu_refuses(seq->gpu, op, where, &err)) {
         seq->failed =
             false; /* why nothing can be submitted counts more than what is wrong with it */
         culvert__seq_fail_with(seq, &err);
-        return false;
     }
-    if (seq->failed)
-        return false;
-    if (culvert__refuses_work(culvert__gpu_core(seq->gpu))) {
+    if (!seq->failed && culvert__refuses_work(culvert__gpu_core(seq->gpu)))
         culvert__seq_fail(seq, CULVERT_ESHUTDOWN, op, where, "the binding drains (culvert_drain)");
+    return seq->failed;
+}
+
+static bool may_submit(culvert_seq *seq, const char *where)
+{
+    const char *op = "culvert_seq_submit";
+    const culvert_stream *s = seq->stream;
+    if (culvert__seq_refused(seq, op, where))
         return false;
-    }
     if (s->max_queued != 0 && s->queued >= s->max_queued) {
         culvert__seq_fail(seq, CULVERT_EAGAIN, op, where,
                           "%zu sequence%s in the stream, and max_queued is %zu", s->queued,
@@ -216,17 +218,17 @@ culvert_future *culvert_seq_submit_at(const char *where, culvert_seq *seq)
     CULVERT__REQUIRE(seq, "culvert_seq_submit", "seq");
     if (seq->gpu == NULL || culvert__forked())
         return culvert__future_static(NULL, CULVERT_EFORKED);
-    if (is_shared(seq))
-        return reject_shared(seq, where);
+    if (culvert__seq_is_shared(seq))
+        return culvert__seq_reject_shared(seq, "culvert_seq_submit", where);
     if (!may_submit(seq, where))
-        return reject(seq);
+        return culvert__seq_reject(seq);
     culvert__core *core = culvert__gpu_core(seq->gpu);
     culvert_future *future =
         culvert__future_alloc(core, &culvert__seq_kind, sizeof(culvert__seq_future));
     if (future == NULL) {
         culvert__seq_fail(seq, CULVERT_ENOMEM, "culvert_seq_submit", where,
                           "no memory for the sequence's future");
-        return reject(seq);
+        return culvert__seq_reject(seq);
     }
     culvert__future_make_root(future);
     culvert__pin(future);

@@ -46,6 +46,8 @@ static void release_holds(culvert_seq *seq)
     for (culvert__hold *hold = seq->holds; hold != NULL; hold = hold->next) {
         culvert_buffer_unref(hold->buffer);
         culvert_module_unref(hold->module);
+        if (hold->graph != NULL)
+            culvert__graph_put(hold->graph);
     }
     seq->holds = NULL;
 }
@@ -73,7 +75,8 @@ static void recycle(culvert_seq *seq)
         free_chunks(seq);
         free(seq);
     }
-    culvert__stream_put(stream);
+    if (stream != NULL) /* a compiled one has none */
+        culvert__stream_put(stream);
 }
 
 static void run_release(culvert__task *task)
@@ -276,8 +279,9 @@ void culvert__seqs_free(culvert_gpu *gpu)
 const char *culvert__op_name(const culvert__op *op)
 {
     static const char *const names[] = {"culvert_seq_upload", "culvert_seq_download",
-                                        "culvert_seq_copy", "culvert_seq_fill",
-                                        "culvert_seq_launch"};
+                                        "culvert_seq_copy",   "culvert_seq_fill",
+                                        "culvert_seq_launch", NULL, /* it has several names */
+                                        "culvert_seq_copy2d", "culvert_seq_graph"};
     if (op == NULL)
         return "culvert_seq_submit";
     return op->kind == CULVERT__OP_CALL ? op->u.call.name : names[op->kind];
@@ -295,8 +299,8 @@ const char *culvert__seq_where(const culvert_seq *seq)
 
 static const char *short_name(const culvert__op *op)
 {
-    static const char *const names[] = {"upload", "download", "copy",        "fill",
-                                        "launch", "call",     "pitched copy"};
+    static const char *const names[] = {"upload", "download", "copy",         "fill",
+                                        "launch", "call",     "pitched copy", "graph"};
     return names[op->kind];
 }
 

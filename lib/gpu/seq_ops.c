@@ -16,7 +16,7 @@ static culvert__hold *hold_new(culvert_seq *seq)
     culvert__hold *hold = culvert__seq_arena(seq, sizeof *hold);
     if (hold == NULL)
         return NULL;
-    *hold = (culvert__hold){seq->holds, NULL, NULL};
+    *hold = (culvert__hold){seq->holds, NULL, NULL, NULL};
     seq->holds = hold;
     return hold;
 }
@@ -29,6 +29,17 @@ bool culvert__seq_hold_buffer(culvert_seq *seq, culvert_buffer *buffer)
     if (hold == NULL)
         return false;
     hold->buffer = culvert_buffer_ref(buffer);
+    return true;
+}
+
+bool culvert__seq_hold_graph(culvert_seq *seq, culvert_graph *graph)
+{
+    if (seq->holds != NULL && seq->holds->graph == graph)
+        return true;
+    culvert__hold *hold = hold_new(seq);
+    if (hold == NULL)
+        return false;
+    hold->graph = culvert__graph_ref(graph);
     return true;
 }
 
@@ -70,6 +81,8 @@ void culvert__op_add(culvert_seq *seq, culvert__op *op)
     *seq->ops_end = op;
     seq->ops_end = &op->next;
     seq->nops++;
+    seq->positions += op->part ? 0 : 1;
+    op->position = seq->positions - 1;
 }
 
 bool culvert__seq_check_buffer(culvert_seq *seq, const culvert_buffer *buffer, const char *verb,
@@ -82,8 +95,8 @@ bool culvert__seq_check_buffer(culvert_seq *seq, const culvert_buffer *buffer, c
     return false;
 }
 
-static culvert__op *add_host_piece(culvert_seq *seq, culvert__op_kind kind, culvert_buffer *buffer,
-                                   size_t offset, char *host, size_t bytes, const char *where)
+static culvert__op *host_piece(culvert_seq *seq, culvert__op_kind kind, culvert_buffer *buffer,
+                               size_t offset, char *host, size_t bytes, const char *where)
 {
     culvert__op *op = culvert__op_new(seq, kind, 1, where);
     if (op == NULL)
@@ -93,7 +106,6 @@ static culvert__op *add_host_piece(culvert_seq *seq, culvert__op_kind kind, culv
     op->u.host.host = host;
     op->u.host.bytes = bytes;
     op->u.host.fills_end = &op->u.host.fills;
-    culvert__op_add(seq, op);
     return op;
 }
 
@@ -111,11 +123,12 @@ static void add_host_pieces(culvert_seq *seq, culvert__op_kind kind, culvert_buf
         uintptr_t there = (uintptr_t)buffer->address + offset + done;
         run = culvert__seam_run(buffer->seam, there, bytes - done);
         run = culvert__seam_run(seam, (uintptr_t)host + done, run);
-        culvert__op *op = add_host_piece(seq, kind, buffer, offset + done, host + done, run, where);
+        culvert__op *op = host_piece(seq, kind, buffer, offset + done, host + done, run, where);
         if (op == NULL)
             return;
         op->u.host.direct = direct;
         op->part = done > 0;
+        culvert__op_add(seq, op);
     }
     if (kind == CULVERT__OP_DOWNLOAD && !direct)
         seq->owes_host = true;
@@ -128,8 +141,10 @@ static void add_host_copy(culvert_seq *seq, culvert__op_kind kind, culvert_buffe
     bool up = kind == CULVERT__OP_UPLOAD;
     if (!culvert__seq_check_buffer(seq, buffer, up ? "upload" : "download", name, where, offset,
                                    bytes) ||
-        bytes == 0)
+        bytes == 0) {
+        culvert__op_nothing(seq);
         return;
+    }
     if (host == NULL) {
         culvert__seq_fail(seq, CULVERT_EINVAL, name, where, "%s is NULL for %zu bytes",
                           up ? "src" : "dst", bytes);
@@ -199,8 +214,11 @@ void culvert_seq_copy_at(const char *where, culvert_seq *seq, culvert_buffer *ds
     CULVERT__REQUIRE(dst, name, "dst");
     CULVERT__REQUIRE(src, name, "src");
     if (!culvert__seq_check_buffer(seq, dst, "copy", name, where, dst_offset, bytes) ||
-        !culvert__seq_check_buffer(seq, src, "copy", name, where, src_offset, bytes) || bytes == 0)
+        !culvert__seq_check_buffer(seq, src, "copy", name, where, src_offset, bytes) ||
+        bytes == 0) {
+        culvert__op_nothing(seq);
         return;
+    }
     if (overlaps(dst, dst_offset, src, src_offset, bytes)) {
         culvert__seq_fail(seq, CULVERT_EINVAL, name, where,
                           "copy of %zu bytes from offset %zu to offset %zu of the same buffer "
@@ -238,8 +256,11 @@ void culvert_seq_fill_at(const char *where, culvert_seq *seq, culvert_buffer *ds
         return;
     CULVERT__REQUIRE(dst, name, "dst");
     if (!check_pattern(seq, dst_offset, bytes, pattern_bytes, name, where) ||
-        !culvert__seq_check_buffer(seq, dst, "fill", name, where, dst_offset, bytes) || bytes == 0)
+        !culvert__seq_check_buffer(seq, dst, "fill", name, where, dst_offset, bytes) ||
+        bytes == 0) {
+        culvert__op_nothing(seq);
         return;
+    }
     if ((dst->address + dst_offset) % pattern_bytes != 0) {
         culvert__seq_fail(seq, CULVERT_EINVAL, name, where,
                           "fill of %zu bytes at address %#llx, which is no multiple of the %u-byte "
@@ -274,8 +295,10 @@ void culvert_seq_launch_at(const char *where, culvert_seq *seq, culvert_kernel *
     CULVERT__REQUIRE(kernel, name, "kernel");
     CULVERT__REQUIRE(grid, name, "grid");
     if (!culvert__launch_build(seq, kernel, grid, args, nargs, name, where, &launch) ||
-        grid->blocks[0] == 0)
+        grid->blocks[0] == 0) {
+        culvert__op_nothing(seq);
         return;
+    }
     culvert__op *op = culvert__op_new(seq, CULVERT__OP_LAUNCH, 1, where);
     if (op == NULL)
         return;
@@ -343,12 +366,17 @@ culvert_buffer *culvert_seq_scratch_at(const char *where, culvert_seq *seq, size
     if (culvert__seq_passes(seq, name))
         return NULL;
     culvert_buffer *buffer = NULL;
+    culvert__heap *heap = seq->gpu->memory->local;
+    size_t taken = culvert__heap_taken(heap);
     if (!culvert__gpu_refuses(seq->gpu, name, where, &err))
         buffer = culvert__buffer_take(seq->gpu, bytes, true, false, name, where, &err);
     if (buffer == NULL) {
         culvert__seq_fail_with(seq, &err);
         return NULL;
     }
+    seq->scratch = true;
+    if (culvert__heap_taken(heap) > taken)
+        seq->scratch_grown += bytes;
     bool held = culvert__seq_hold_buffer(seq, buffer);
     culvert_buffer_unref(buffer);
     return held ? buffer : NULL;

@@ -257,6 +257,8 @@ static void leave_lines(culvert_stream *s)
         culvert__starved_leave(s);
     if (culvert__linked(&s->slotless))
         culvert__slotless_leave(s);
+    if (culvert__linked(&s->graph_line))
+        culvert__graph_line_leave(s);
 }
 
 void culvert__stream_put(culvert_stream *s)

@@ -280,24 +280,51 @@ int cuGraphLaunch(culvert__CUgraphExec exec, culvert__CUstream handle)
     return result;
 }
 
+/* Do both addresses lie on the device, or both on the host? */
+static bool same_side(const void *a, const void *b)
+{
+    struct sim_access x = {.device = false}, y = {.device = false};
+    return culvert__sim_access((uintptr_t)a, 1, SIM_SIDE_ANY, &x) == 0 &&
+           culvert__sim_access((uintptr_t)b, 1, SIM_SIDE_ANY, &y) == 0 && x.device == y.device;
+}
+
+/* Copies and fills of several rows cannot be changed, and each side stays on the device or the host. What is
+   set for a kernel's node by attributes stays. */
+static bool may_replace(const struct sim_work *old, struct sim_work *w)
+{
+    switch (w->kind) {
+    case SIM_COPY:
+        return old->u.copy.height == 1 && old->u.copy.depth == 1 && w->u.copy.height == 1 &&
+               w->u.copy.depth == 1 && same_side(old->u.copy.dst, w->u.copy.dst) &&
+               same_side(old->u.copy.src, w->u.copy.src);
+    case SIM_FILL:
+        return old->u.fill.height == 1 && w->u.fill.height == 1 &&
+               same_side(old->u.fill.dst, w->u.fill.dst);
+    case SIM_KERNEL:
+        memcpy(w->u.kernel.cluster, old->u.kernel.cluster, sizeof w->u.kernel.cluster);
+        w->u.kernel.cooperative = old->u.kernel.cooperative;
+        return true;
+    default: return true;
+    }
+}
+
 /* Takes the work, also on failure. */
 static int replace(struct CUgraphExec_st *exec, struct CUgraphNode_st *node, struct sim_work *w)
 {
     struct sim_plan *plan = own_plan(exec);
-    if (!plan) {
-        culvert__sim_work_release(w);
-        return CULVERT__CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    for (size_t i = 0; i < plan->n; i++) {
+    int result = plan ? CULVERT__CUDA_ERROR_INVALID_VALUE : CULVERT__CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; plan && i < plan->n; i++) {
         struct sim_plan_step *step = &plan->steps[i];
         if (step->node != node)
             continue;
+        if (!may_replace(&step->work, w))
+            break;
         culvert__sim_work_release(&step->work);
         step->work = *w;
         return 0;
     }
     culvert__sim_work_release(w);
-    return CULVERT__CUDA_ERROR_INVALID_VALUE;
+    return result;
 }
 
 static int check(culvert__CUgraphExec exec, culvert__CUgraphNode node, int type)

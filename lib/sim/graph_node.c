@@ -226,6 +226,11 @@ int cuGraphKernelNodeSetAttribute(culvert__CUgraphNode node, culvert__CUkernelNo
         result = node->work.kind == SIM_KERNEL ? 0 : CULVERT__CUDA_ERROR_INVALID_VALUE;
     if (result == 0 && attribute == CULVERT__CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
         node->work.u.kernel.cooperative = value->cooperative != 0;
+    if (result == 0 && attribute == CULVERT__CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+        node->work.u.kernel.cluster[0] = value->clusterDim.x;
+        node->work.u.kernel.cluster[1] = value->clusterDim.y;
+        node->work.u.kernel.cluster[2] = value->clusterDim.z;
+    }
     culvert__sim_unlock();
     return result;
 }

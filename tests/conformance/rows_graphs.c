@@ -164,6 +164,125 @@ static void other_parameters(void)
     conf_range("copied", from[3], 20, 20);
 }
 
+/* What a launch may bind, and what it may not. */
+static void what_may_change(void)
+{
+    enum { W = 4, H = 2, PITCH = 16 };
+    struct CUgraph_st *g = graph();
+    struct CUgraphNode_st *flat, *rows;
+    struct CUstream_st *s = conf_stream();
+    uint32_t *host = conf_pinned(64);
+    culvert__CUdeviceptr to = conf_device(64), other = conf_device(64);
+    culvert__CUDA_MEMCPY3D c = row_copy(to, host, 4), r = row_copy(to, host, W);
+    r.Height = r.srcHeight = r.dstHeight = H;
+    r.srcPitch = r.dstPitch = PITCH;
+    NEED(d->cuGraphAddMemcpyNode(&flat, g, NULL, 0, &c, conf_context));
+    NEED(d->cuGraphAddMemcpyNode(&rows, g, &flat, 1, &r, conf_context));
+    struct CUgraphExec_st *exec = instantiate(g);
+    c.dstDevice = other;
+    conf_result("another buffer of the device",
+                d->cuGraphExecMemcpyNodeSetParams(exec, flat, &c, conf_context), 0);
+    c.srcMemoryType = CULVERT__CU_MEMORYTYPE_DEVICE;
+    c.srcDevice = to;
+    c.srcHost = NULL;
+    conf_result("a source on the device instead of the host",
+                d->cuGraphExecMemcpyNodeSetParams(exec, flat, &c, conf_context),
+                CULVERT__CUDA_ERROR_INVALID_VALUE);
+    r.dstDevice = other;
+    conf_result("a pitched copy", d->cuGraphExecMemcpyNodeSetParams(exec, rows, &r, conf_context),
+                CULVERT__CUDA_ERROR_INVALID_VALUE);
+    host[0] = 77;
+    conf_result("launch", d->cuGraphLaunch(exec, s), 0);
+    NEED(d->cuMemcpyDtoHAsync(host + 8, other, 4, s));
+    NEED(d->cuStreamSynchronize(s));
+    conf_range("what was refused has changed nothing", host[8], 77, 77);
+}
+
+/* Between buffers of the host, and between buffers of the device. */
+static void within_a_side(void)
+{
+    struct CUgraph_st *g = graph();
+    struct CUgraphNode_st *node[4];
+    struct CUstream_st *s = conf_stream();
+    uint32_t *host = conf_pinned(16);
+    culvert__CUdeviceptr a = conf_device(8), b = conf_device(8);
+    culvert__CUDA_MEMCPY3D c = row_copy(0, &host[0], 4);
+    c.dstMemoryType = CULVERT__CU_MEMORYTYPE_HOST;
+    c.dstHost = &host[1];
+    conf_result("host to host", d->cuGraphAddMemcpyNode(&node[0], g, NULL, 0, &c, conf_context), 0);
+    c = row_copy(a, &host[1], 4);
+    conf_result("up", d->cuGraphAddMemcpyNode(&node[1], g, &node[0], 1, &c, conf_context), 0);
+    c = row_copy(b, NULL, 4);
+    c.srcMemoryType = CULVERT__CU_MEMORYTYPE_DEVICE;
+    c.srcDevice = a;
+    conf_result("across", d->cuGraphAddMemcpyNode(&node[2], g, &node[1], 1, &c, conf_context), 0);
+    c.srcDevice = b;
+    c.dstMemoryType = CULVERT__CU_MEMORYTYPE_HOST;
+    c.dstHost = &host[2];
+    conf_result("down", d->cuGraphAddMemcpyNode(&node[3], g, &node[2], 1, &c, conf_context), 0);
+    struct CUgraphExec_st *exec = instantiate(g);
+    host[0] = 41;
+    conf_result("launch", d->cuGraphLaunch(exec, s), 0);
+    NEED(d->cuStreamSynchronize(s));
+    conf_range("in the end", host[2], 41, 41);
+}
+
+/* Captured with nothing put there: a child of no nodes. */
+static void empty_child(void)
+{
+    struct CUstream_st *s = conf_stream();
+    struct CUgraph_st *g = graph(), *child = NULL;
+    struct CUgraphNode_st *sub;
+    uint32_t *word = conf_pinned(4);
+    size_t n = 5;
+    NEED(d->cuStreamBeginCapture(s, CULVERT__CU_STREAM_CAPTURE_MODE_RELAXED));
+    conf_result("end of a capture of nothing", d->cuStreamEndCapture(s, &child), 0);
+    conf_true("a graph", child != NULL);
+    conf_result("its nodes", d->cuGraphGetNodes(child, NULL, &n), 0);
+    conf_range("number of nodes", (long long)n, 0, 0);
+    struct CUgraphNode_st *one = add_append(g, NULL, word, 1);
+    conf_result("as a child", d->cuGraphAddChildGraphNode(&sub, g, &one, 1, child), 0);
+    add_append(g, sub, word, 2);
+    struct CUgraphExec_st *exec = instantiate(g);
+    NEED(d->cuGraphLaunch(exec, s));
+    NEED(d->cuStreamSynchronize(s));
+    conf_range("order", conf_read(word), 12, 12);
+}
+
+struct making {
+    struct CUgraph_st *graph;
+    struct CUgraphExec_st *exec;
+};
+
+static int make(void *arg)
+{
+    struct making *m = arg;
+    int mode = CULVERT__CU_STREAM_CAPTURE_MODE_RELAXED;
+    (void)d->cuThreadExchangeStreamCaptureMode(&mode);
+    return d->cuGraphInstantiateWithFlags(&m->exec, m->graph, 0);
+}
+
+/* While kernels run, and on another thread than the one that launches. */
+static void made_beside(void)
+{
+    struct making m = {graph(), NULL};
+    struct CUstream_st *s = conf_stream(), *other = conf_stream();
+    struct CUgraphNode_st *last = NULL;
+    uint32_t *word = conf_pinned(4);
+    for (int i = 0; i < 2000; i++)
+        last = add_append(m.graph, last, word, 0);
+    struct spin spin = conf_spin(s);
+    struct conf_call *call = conf_async(make, &m);
+    for (int i = 0; i < 100; i++)
+        NEED(conf_launch("nothing", other, NULL));
+    conf_true("instantiated while a kernel runs", conf_returned(call));
+    conf_result("cuGraphInstantiate", conf_join(call), 0);
+    conf_result("launch", d->cuGraphLaunch(m.exec, other), 0);
+    conf_result("destroy it while it runs", d->cuGraphExecDestroy(m.exec), 0);
+    conf_let_go(spin);
+    NEED(d->cuStreamSynchronize(other));
+}
+
 static _Atomic int calls;
 
 static void note(void *unused)
@@ -232,6 +351,10 @@ const struct row conf_graph_rows[] = {
     {"a launch keeps its parameters (case 80)", keeps_its_parameters, 0},
     {"an executable graph may be destroyed while it runs", goes_while_it_runs, 0},
     {"parameters of copies and fills can be changed", other_parameters, 0},
+    {"what cannot be changed: pitched copies, the kind of memory", what_may_change, 0},
+    {"copies within the host and within the device", within_a_side, 0},
+    {"a child of no nodes", empty_child, 0},
+    {"instantiated by another thread while kernels run", made_beside, 0},
     {"a captured host function runs at every launch", host_functions, 0},
     {"there are no nodes of no bytes (case 91)", nothing_to_do, 0},
     {"a graph without nodes", empty_graph, 0},

@@ -82,8 +82,8 @@ void gpu_fixture_open_on(gpu_fixture *f, struct ev_loop *ev,
 
 void gpu_fixture_nothing_left(void)
 {
-    static const char *const kinds[] = {"event", "stream", "module", "device bytes",
-                                        "pinned bytes"};
+    static const char *const kinds[] = {"event", "stream",       "module",
+                                        "graph", "device bytes", "pinned bytes"};
     if (!gpu_fixture_simulated())
         return;
     char text[200] = "";
