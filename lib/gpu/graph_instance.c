@@ -54,7 +54,7 @@ static void not_made(culvert_graph *graph, const culvert__instance *instance)
         return;
     culvert__gpu_driver_failed(graph->gpu, instance->result, instance->call, "culvert_seq_graph",
                                NULL, &err);
-    if (graph->gpu->attached)
+    if (graph->gpu->attached && !culvert__device_is_lost(graph->gpu->device))
         culvert__loop_log(graph->gpu->loop, CULVERT_LOG_WARNING,
                           "a graph goes on with %u instance%s, since there is no other: %s",
                           graph->most, graph->most == 1 ? "" : "s", err.message);
