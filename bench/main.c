@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_VARIANTS = 4 };
+enum { MAX_VARIANTS = 6 };
 
 typedef struct settings {
     const char *driver;
@@ -115,6 +115,8 @@ int main(int argc, char **argv)
     raw *r = raw_open(set.driver, set.device);
     library *adaptive = library_open(set.driver, set.device, CULVERT_WAKE_ADAPTIVE);
     library *host = library_open(set.driver, set.device, CULVERT_WAKE_HOST_FUNC);
+    library *thread = library_open(set.driver, set.device, CULVERT_WAKE_THREAD);
+    library *spin = library_open(set.driver, set.device, CULVERT_WAKE_SPIN);
     scenario scenarios[] = {
         {"future-chain",
          "us a step",
@@ -128,17 +130,21 @@ int main(int argc, char **argv)
          500,
          {{"raw: event-query spin", raw_round_trip_spin, r, {0}},
           {"culvert: adaptive wake", library_round_trip, adaptive, {0}},
+          {"culvert: spin wake", library_round_trip, spin, {0}},
+          {"culvert: thread wake", library_round_trip, thread, {0}},
           {"raw: host function on a 2nd stream + ev_async", raw_round_trip_host_func, r, {0}},
           {"culvert: host-function wake", library_round_trip, host, {0}}},
-         4},
+         6},
         {"throughput",
          "us an operation, launch + event, continuation each",
          20000,
          2000,
          {{"raw: launch + event, no continuation", raw_throughput, r, {0}},
           {"culvert: adaptive wake", library_throughput, adaptive, {0}},
+          {"culvert: spin wake", library_throughput, spin, {0}},
+          {"culvert: thread wake", library_throughput, thread, {0}},
           {"culvert: host-function wake", library_throughput, host, {0}}},
-         3},
+         5},
         {"submit",
          "us of the calling thread an operation",
          12800,
@@ -155,6 +161,8 @@ int main(int argc, char **argv)
         print(&scenarios[i], &set);
         fflush(stdout);
     }
+    library_close(spin);
+    library_close(thread);
     library_close(host);
     library_close(adaptive);
     raw_close(r);

@@ -31,7 +31,13 @@ typedef enum culvert_wake {
     CULVERT_WAKE_DEFAULT = 0,  /**< CULVERT_WAKE_ADAPTIVE */
     CULVERT_WAKE_ADAPTIVE = 1, /**< turns the loop for up to spin_seconds where recent work was that
                                      short, then arms a host function and sleeps */
-    CULVERT_WAKE_HOST_FUNC = 2 /**< arms a host function and sleeps, at once */
+    CULVERT_WAKE_HOST_FUNC = 2, /**< arms a host function and sleeps, at once */
+    CULVERT_WAKE_THREAD = 3, /**< sleeps at once; a thread of the library's own, one a device in the
+                                     process, looks at what is in flight: without a pause for
+                                     spin_seconds, then ever less often, every millisecond in the end.
+                                     No host function is used */
+    CULVERT_WAKE_SPIN = 4    /**< does not sleep while device work is in flight: the loop turns,
+                                     sockets and timers are served, and a processor is busy */
 } culvert_wake;
 
 /** Severity of a log message. Since 0.1.0. */
@@ -45,7 +51,8 @@ typedef enum culvert_log_level {
 typedef struct culvert_loop_options {
     size_t struct_size;   /**< sizeof(culvert_loop_options) */
     int wake;             /**< culvert_wake */
-    double spin_seconds;  /**< at most so long a spin before a sleep; default 50e-6; at most 0.01 */
+    double spin_seconds;  /**< at most so long a spin before a sleep (or of the thread of
+                               CULVERT_WAKE_THREAD); default 50e-6; at most 0.01 */
     unsigned workers;     /**< threads of culvert_work at most, started when needed; default: the
                                processors this process may use, at least 2; at most 1024 */
     double close_seconds; /**< how long culvert_loop_free waits for what is in flight; default 5 */

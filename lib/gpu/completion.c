@@ -108,6 +108,14 @@ static int query(culvert_stream *s, uint64_t number)
     return query_stream(s);
 }
 
+/* Events of entries before `number` are about to go back to the pool, and to be recorded anew: the
+   completion thread must not ask them any more. */
+static void watch_ends(culvert_stream *s, uint64_t number)
+{
+    if (s->watch.out && s->watch.target < number)
+        culvert__watch_end(s);
+}
+
 /* No answer, yet not a sticky error: that event will never tell. What is behind it will. */
 static void query_failed(culvert_stream *s, uint64_t number, int result)
 {
@@ -121,6 +129,7 @@ static void query_failed(culvert_stream *s, uint64_t number, int result)
         return;
     culvert__entry *entry = culvert__entry_at(s, number);
     culvert__seq_fail_with(entry->seq, &err);
+    watch_ends(s, number + 1);
     culvert__event_give(s->gpu, entry->event, false);
     entry->event = NULL;
 }
@@ -159,6 +168,7 @@ static bool poll_stream(culvert_stream *s)
         return false;
     uint64_t count = end - s->seen;
     note_latency(s, culvert__entry_at(s, end - 1)->submitted, culvert__now());
+    watch_ends(s, end);
     while (s->seen < end)
         settle_entry(s);
     culvert__stream_pump(s);
@@ -168,6 +178,8 @@ static bool poll_stream(culvert_stream *s)
 /* I5 */
 static bool armed(const culvert_stream *s)
 {
+    if (s->watch.out)
+        return s->watch.target <= want(s);
     return s->arm != NULL && !s->gpu->flow->late && s->arm_target >= s->seen &&
            s->arm_target <= want(s);
 }
@@ -184,11 +196,13 @@ static void watch_arm(culvert_stream *s, uint64_t now)
     } else if (now - s->arm_done > late_ns) {
         flow->late = true;
         flow->late_count++;
+        bool thread = culvert__completion_thread_join(s->gpu);
         culvert__loop_log(s->gpu->loop, CULVERT_LOG_WARNING,
                           "device %d: a host function has not run for %.0f ms after its event: "
-                          "something else's host function holds the driver's thread; looking every "
-                          "millisecond until it comes",
-                          s->gpu->device->ordinal, (double)(now - s->arm_done) / 1e6);
+                          "something else's host function holds the driver's thread; %s until it "
+                          "comes",
+                          s->gpu->device->ordinal, (double)(now - s->arm_done) / 1e6,
+                          thread ? "a thread looks" : "looking every millisecond");
     }
 }
 
@@ -265,7 +279,7 @@ static bool should_spin(culvert_stream *s, uint64_t wanted, uint64_t now)
 {
     const culvert_loop_options *options = culvert__loop_options(s->gpu->loop);
     double most = options->spin_seconds * 1e9;
-    if (options->wake == CULVERT_WAKE_HOST_FUNC || s->spins_skip > 0 || s->latency > most)
+    if (options->wake != CULVERT_WAKE_ADAPTIVE || s->spins_skip > 0 || s->latency > most)
         return false;
     if (s->spin_end == 0) {
         double expect = s->latency == 0 ? most : 2 * s->latency;
@@ -297,15 +311,38 @@ static void spin_lost(culvert_stream *s)
 /* False: only a look after a millisecond will tell. */
 static bool ensure_armed(culvert_stream *s, bool *newly)
 {
+    const culvert__flow *flow = s->gpu->flow;
+    bool own = culvert__loop_options(s->gpu->loop)->wake == CULVERT_WAKE_THREAD;
     uint64_t wanted = want(s);
     *newly = false;
-    if (s->gpu->flow->late)
-        return false;
+    if (flow->late || own)
+        return flow->thread != NULL && culvert__watch_set(s, wanted, newly);
+    if (s->watch.out) { /* from the time when host functions were late */
+        if (s->watch.target <= wanted)
+            return true;
+        culvert__watch_end(s);
+        if (s->watch.out)
+            return true; /* its post is on its way */
+    }
     if (s->arm != NULL)
         return s->arm_target <= wanted;
     spin_lost(s);
     *newly = culvert__arm(s, wanted);
     return *newly;
+}
+
+/* Is anything in the driver, so that CULVERT_WAKE_SPIN does not sleep? */
+static bool spins(culvert_gpu *gpu)
+{
+    const culvert__flow *flow = gpu->flow;
+    if (culvert__loop_options(gpu->loop)->wake != CULVERT_WAKE_SPIN)
+        return false;
+    for (const culvert__link *l = flow->busy.next; l != &flow->busy; l = l->next) {
+        const culvert_stream *s = CULVERT__CONTAINER(l, culvert_stream, busy);
+        if (s->seen != s->enq)
+            return true;
+    }
+    return false;
 }
 
 static bool some_spin(culvert_gpu *gpu)
@@ -314,7 +351,7 @@ static bool some_spin(culvert_gpu *gpu)
     uint64_t now = culvert__now();
     for (culvert__link *l = flow->busy.next; l != &flow->busy; l = l->next) {
         culvert_stream *s = CULVERT__CONTAINER(l, culvert_stream, busy);
-        if (s->seen != s->enq && s->arm == NULL && should_spin(s, want(s), now))
+        if (s->seen != s->enq && s->arm == NULL && !s->watch.out && should_spin(s, want(s), now))
             return true;
     }
     return false;
@@ -326,7 +363,7 @@ double culvert__completion_before_sleep(culvert_gpu *gpu, bool may_spin)
     bool tick = false, in_flight = false, moved = false;
     if (culvert__list_empty(&flow->busy) || culvert__device_is_lost(gpu->device))
         return INFINITY; /* lost: what rejects it all is a post */
-    if (may_spin && some_spin(gpu))
+    if (spins(gpu) || (may_spin && some_spin(gpu)))
         return 0;
     culvert__gpu_ref(gpu);
     culvert__visit visit = culvert__driver_enter(gpu, "cuEventQuery");

@@ -243,7 +243,7 @@ culvert__device *culvert__device_ref(culvert__device *device)
 static bool holds_something(const culvert__device *device)
 {
     return culvert__device_is_lost(device) || !culvert__list_empty(&device->graveyard) ||
-           device->abandoned != NULL || device->stuck != NULL;
+           device->abandoned != NULL || device->stuck != NULL || device->unreturned != NULL;
 }
 
 void culvert__device_unref(culvert__device *device)

@@ -20,6 +20,7 @@
 typedef struct culvert__slot culvert__slot;
 typedef struct culvert__notifier culvert__notifier;
 typedef struct culvert__op culvert__op;
+typedef struct culvert__completion_thread culvert__completion_thread;
 
 /* ---- a segment in the driver ---- */
 typedef struct culvert__entry {
@@ -177,6 +178,22 @@ struct culvert_seq {
 };
 
 /* ---- streams ---- */
+
+/* What the completion thread asks for a stream: see completion_thread.c. */
+typedef struct culvert__watch {
+    bool out;        /* the loop's: it was given to the thread and has not come back */
+    uint64_t target; /* likewise: number of the entry */
+    culvert__post post;
+    culvert_stream *stream; /* counted while out */
+    uint64_t hot_ns;        /* so long the thread asks without a pause */
+    /* under the thread's lock while out: */
+    culvert__link link; /* the thread's watches */
+    struct CUevent_st *event;
+    uint64_t since; /* culvert__now() */
+    uint64_t round;
+    bool posted;
+} culvert__watch;
+
 struct culvert_stream {
     unsigned refs;              /* handles + sequences */
     culvert_gpu *gpu;           /* counted */
@@ -207,6 +224,7 @@ struct culvert_stream {
     culvert__notifier *arm; /* NULL: none is out */
     uint64_t arm_target;
     uint64_t arm_done; /* time at which the target was first seen complete, 0: not */
+    culvert__watch watch;
 
     double latency;      /* moving average of submit to observed, nanoseconds */
     uint64_t spin_end;   /* now: no more spin until the next settle */
@@ -258,7 +276,8 @@ typedef struct culvert__flow {
     uint64_t submitted; /* numbers */
     culvert__events events, timed_events;
     culvert__notifier *notifiers;
-    bool late; /* host functions come too late: look every millisecond */
+    culvert__completion_thread *thread; /* counted; NULL: not needed so far */
+    bool late; /* host functions come too late: the completion thread takes their place */
     uint64_t late_count;
     culvert__staging *staging;
     uint64_t watchdog;      /* last pass */
@@ -482,6 +501,18 @@ void culvert__notifiers_free(culvert_gpu *, bool leak);
 bool culvert__notifiers_out(culvert_gpu *);           /* a host function of ours is to come */
 int culvert__notifier_query(culvert_gpu *);           /* cuStreamQuery of one: how the context is */
 bool culvert__arm(culvert_stream *, uint64_t target); /* false: look again after a millisecond */
+
+/* completion_thread.c */
+/* Makes the device's thread serve this gpu, once and for all. False: it could not be started. */
+bool culvert__completion_thread_join(culvert_gpu *);
+/* After the watches of its streams have ended. False: an event of this gpu is in a call that does not
+   return, so none may be destroyed. */
+bool culvert__completion_thread_leave(culvert_gpu *);
+void culvert__watch_init(culvert_stream *);
+/* The thread wakes the loop when the target is over. False: look again after a millisecond. */
+bool culvert__watch_set(culvert_stream *, uint64_t target, bool *newly);
+/* Does nothing where its post is on its way. */
+void culvert__watch_end(culvert_stream *);
 
 /* loss.c */
 /* The device is lost: rejects everything pending of this gpu, tells the other loops. */

@@ -169,6 +169,12 @@ static void tell(const culvert_error *what, const char *op, const char *where, c
     err->where = where;
 }
 
+static bool join_thread(culvert_gpu *gpu)
+{
+    return culvert__loop_options(gpu->loop)->wake != CULVERT_WAKE_THREAD ||
+           culvert__completion_thread_join(gpu);
+}
+
 /* What needs the driver: memory, events, notifiers, staging. */
 static bool furnish(culvert_gpu *gpu, const culvert_gpu_options *options, const char *where,
                     culvert_error *err)
@@ -187,7 +193,7 @@ static bool furnish(culvert_gpu *gpu, const culvert_gpu_options *options, const 
     culvert__scope_leave(scope);
     if (gpu->memory != NULL)
         culvert__memory_attach(gpu->memory, gpu->hub);
-    if (ok && culvert__monitor_add(gpu) != CULVERT_OK) {
+    if (ok && (culvert__monitor_add(gpu) != CULVERT_OK || !join_thread(gpu))) {
         out_of_memory(where, &local);
         ok = false;
     }
@@ -382,11 +388,12 @@ void culvert__gpu_leave(culvert_gpu *gpu, bool forked)
     culvert__pool_drop(gpu);
     culvert__scope scope = leak ? (culvert__scope){0} : culvert__scope_enter(gpu->device);
     culvert__streams_leave(gpu, leak);
+    bool asked = !culvert__completion_thread_leave(gpu);
     culvert__staging_stop(gpu);
     culvert__seqs_leave(gpu);
     culvert__staging_free(gpu);
     culvert__notifiers_free(gpu, leak);
-    culvert__events_free(gpu, leak);
+    culvert__events_free(gpu, leak || asked);
     culvert__graphs_leave(gpu, leak);
     culvert__seqs_free(gpu);
     if (!leak)

@@ -55,9 +55,11 @@ typedef struct culvert__device {
     culvert__link graveyard; /* culvert_seq.link: what the device may still use, leaked for ever */
     struct culvert__notifier *abandoned;  /* likewise: their host functions may still run */
     struct culvert__driver_thread *stuck; /* likewise: calls that have not come back */
-    culvert__link line;                   /* culvert__flow.line: gpus that lack units, in turns */
-    _Atomic(struct culvert_gpu *) first;  /* in the line; NULL: none */
-    atomic_uint reserve;                  /* units that are for the first alone; 0: there is none */
+    struct culvert__completion_thread *unreturned; /* likewise */
+    struct culvert__completion_thread *thread;     /* NULL: nobody needs it */
+    culvert__link line;                  /* culvert__flow.line: gpus that lack units, in turns */
+    _Atomic(struct culvert_gpu *) first; /* in the line; NULL: none */
+    atomic_uint reserve;                 /* units that are for the first alone; 0: there is none */
     atomic_uint waiting; /* streams that wait for another one on the device, all loops */
     bool has_cooperative, has_clusters; /* launches of these kinds */
     unsigned most_waiting;          /* more would leave others no hardware queue: see seq_wait.c */

@@ -109,6 +109,7 @@ culvert_stream *culvert__stream_make(culvert_gpu *gpu, const culvert_stream_opti
     s->level = options->priority;
     s->max_queued = options->max_queued;
     s->owed_end = &s->owed;
+    culvert__watch_init(s);
     culvert__list_init(&s->queue);
     culvert__list_push(&gpu->flow->streams, &s->all);
     return s;
@@ -289,6 +290,7 @@ static void leave(culvert_gpu *gpu, culvert_stream *s, bool leak)
 {
     bool in_use = s->seen != s->enq; /* the ring stays as it is: it names slots that are leaked */
     s->arm = NULL;
+    culvert__watch_end(s);
     leave_lines(s);
     if (!leak)
         culvert__units_give(s, s->units); /* for the other loops: they are not to wait for ever */

@@ -179,7 +179,7 @@ static bool check_options(const culvert_loop_options *o, culvert_error *err)
 {
     const char *op = "culvert_loop_new";
 
-    if (o->wake < CULVERT_WAKE_DEFAULT || o->wake > CULVERT_WAKE_HOST_FUNC)
+    if (o->wake < CULVERT_WAKE_DEFAULT || o->wake > CULVERT_WAKE_SPIN)
         culvert__error_set(err, CULVERT_EINVAL, 0, op, NULL,
                            "options.wake is %d; it is none of "
                            "culvert_wake",

@@ -26,6 +26,18 @@ bool gpu_fixture_simulated(void)
     return driver != NULL && strcmp(driver, "sim") == 0;
 }
 
+bool gpu_fixture_arms(void)
+{
+    const char *wake = getenv("CULVERT_TEST_WAKE");
+    return wake == NULL || strcmp(wake, "host-func") == 0;
+}
+
+bool gpu_fixture_spins(void)
+{
+    const char *wake = getenv("CULVERT_TEST_WAKE");
+    return wake != NULL && strcmp(wake, "spin") == 0;
+}
+
 void gpu_fixture_reset(void)
 {
     if (gpu_fixture_simulated())

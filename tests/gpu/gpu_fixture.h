@@ -38,6 +38,11 @@ typedef struct gpu_fixture {
 /* Whether the driver is the simulator, so that its controls (culvert/sim.h) mean something. */
 bool gpu_fixture_simulated(void);
 
+/* Whether the wake that bindings get by default (CULVERT_TEST_WAKE, see wake_wrap.c) uses host functions. */
+bool gpu_fixture_arms(void);
+/* ... and whether it is one with which the loop never sleeps while work is in flight. */
+bool gpu_fixture_spins(void);
+
 /* On the simulator: back to its first state. open does it; call it first where a control is set before
    open, and then open with gpu_fixture_open_as_is. */
 void gpu_fixture_reset(void);

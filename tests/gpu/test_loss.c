@@ -286,6 +286,8 @@ END_TEST
 START_TEST(case_037_the_host_functions_run_all_the_same)
 {
     static party p;
+    if (!gpu_fixture_arms())
+        return;
     gpu_fixture_reset();
     culvert_sim_host_functions(CULVERT_SIM_HOST_ALWAYS);
     party_open(&p, 0);
@@ -514,7 +516,8 @@ static void surprises(const surprise *rows, size_t n)
     gpu_fixture_reset();
     culvert_sim_devices(8);
     for (size_t i = 0; i < n; i++)
-        surprise_with(&p, (int)i, &rows[i]);
+        if (rows[i].provoke != by_waiting || gpu_fixture_arms())
+            surprise_with(&p, (int)i, &rows[i]);
 }
 
 START_TEST(case_053_it_comes_out_of_a_submit)

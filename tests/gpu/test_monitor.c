@@ -113,6 +113,8 @@ START_TEST(a_call_that_does_not_return_is_reported_from_another_thread)
     culvert_buffer *buffer = gpu_fixture_buffer(&f, 64);
     (void)gpu_fixture_kernel(&f, "empty");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (strcmp(rows[i].call, "cuStreamWaitEvent") == 0 && !gpu_fixture_arms())
+            continue;
         atomic_store(&stalls, 0);
         if (rows[i].make == by_done)
             culvert_sim_hold(NULL); /* so that it is queried, and armed for */

@@ -248,12 +248,17 @@ START_TEST(late_host_functions_are_done_without)
     ck_assert_int_eq(warnings, 1);
     ck_assert_uint_eq(f.gpu->flow->late_count, 1);
 
-    /* Now it looks by itself, every millisecond. */
+    /* Now the completion thread looks, and the loop sleeps as before: no millisecond's tick. */
     uint64_t before = arms();
     for (int i = 0; i < 50; i++)
         gpu_fixture_ok(culvert_stream_done(gate));
     ck_assert_uint_eq(arms(), before);
     ck_assert(f.gpu->flow->late);
+    double seconds;
+    while ((seconds = culvert_loop_arm(f.loop)) == 0)
+        ev_run(f.ev, EVRUN_NOWAIT);
+    ck_assert_double_gt(seconds, 0.001);
+    ck_assert(f.stream->watch.out);
 
     culvert_sim_host_functions(CULVERT_SIM_HOST_RUN);
     gpu_fixture_until(&f, in_time, NULL);
@@ -411,18 +416,23 @@ static void random_run(void)
     culvert_unref(held);
 }
 
-/* Four notifiers; with _i == 1 one of them never comes back. */
+static bool armed_or_watched(const culvert_stream *s)
+{
+    return s->arm != NULL || s->watch.out;
+}
+
+/* Four notifiers; with _i == 1 one of them never comes back. 2 and 3: likewise, with the completion thread. */
 START_TEST(no_wake_up_is_lost)
 {
     culvert_future *never = NULL;
-    open_with(CULVERT_WAKE_HOST_FUNC, 0);
+    open_with(_i < 2 ? CULVERT_WAKE_HOST_FUNC : CULVERT_WAKE_THREAD, 0);
     gate = gpu_fixture_stream(&f);
     for (int i = 0; i < STREAMS; i++)
         streams[i] = gpu_fixture_stream(&f);
-    if (_i == 1) {
+    if (_i % 2 == 1) {
         culvert_sim_hold(culvert_stream_native(f.stream));
         never = culvert_stream_done(f.stream);
-        while (f.stream->arm == NULL)
+        while (!armed_or_watched(f.stream))
             ev_run(f.ev, EVRUN_NOWAIT);
     }
     for (unsigned i = 0; i < RUNS / 2; i++) {
@@ -516,7 +526,7 @@ static Suite *wake_suite(void)
 
     tc = tcase_create("lost");
     tcase_add_checked_fixture(tc, NULL, tear_down);
-    tcase_add_loop_test(tc, no_wake_up_is_lost, 0, 2);
+    tcase_add_loop_test(tc, no_wake_up_is_lost, 0, 4);
     suite_add_tcase(suite, tc);
     return suite;
 }
