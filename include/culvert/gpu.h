@@ -556,9 +556,11 @@ typedef struct culvert_image {
  * @param image borrowed: it must live as long as the module (it is static when made by
  *        culvert_add_kernels).
  * @return the future; its value is a culvert_module * (one reference: take it, or take a reference by
- *         keeping the future). Its kernels are loaded eagerly. Rejected: CULVERT_EINVAL (not an image),
- *         CULVERT_ENOTSUP (not built for this device or driver; the message has the versions and the
- *         driver's log), CULVERT_ENOMEM, CULVERT_EDRIVER, CULVERT_EDEVICELOST, CULVERT_ESHUTDOWN,
+ *         keeping the future). Its kernels are loaded eagerly (those of an image that was not made by
+ *         culvert_add_kernels when culvert_module_kernel first names them). Rejected: CULVERT_EINVAL
+ *         (not an image, or not all of it), CULVERT_ENOTSUP (not built for this device or driver, or its
+ *         PTX does not compile; the message has what the image has code for, the versions, and the
+ *         first line of the driver's log, of which the rest goes to on_log), CULVERT_ENOMEM, CULVERT_EDRIVER, CULVERT_EDEVICELOST, CULVERT_ESHUTDOWN,
  *         CULVERT_EFORKED.
  * Thread: loop. Re-entrant: yes. Since 0.1.0.
  */

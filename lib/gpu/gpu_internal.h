@@ -319,10 +319,23 @@ struct culvert_module {
 culvert_module *culvert__module_ref(culvert_module *);
 void culvert__module_unref(
     culvert_module *); /* without the checks; Thread: the loop's, or the last */
+/* image.c */
 const char *culvert__image_name(const culvert_image *);
 /* The host-built twin, which has the kernels' names: in builds for real devices too. NULL: there is none. */
 struct culvert_sim_module;
 const struct culvert_sim_module *culvert__image_twin(const culvert_image *);
+/* "machine code for 7.5 9.0, PTX 9.0 for 9.0", or less. */
+void culvert__image_contents(const culvert_image *, char *out, size_t size);
+/* Can it be given to such a driver? False: err says why not. */
+bool culvert__image_check(const culvert_image *, bool simulated, const char *op, const char *where,
+                          culvert_error *err);
+/* module_error.c: results that say that an image is not for this device or driver, and have nothing to do
+   with the device's state. */
+bool culvert__module_unfit(int result);
+void culvert__module_say_unfit(culvert_gpu *, const culvert_image *, int result, const char *call,
+                               const char *log, const char *op, const char *where, culvert_error *);
+void culvert__module_log(culvert_gpu *, const culvert_image *, int level,
+                         const char *log); /* by lines */
 /* A kernel of a loaded module, and what the driver knows of it; the context is current. CUDA_SUCCESS, or a
    result and the call that gave it. Thread: the one that has the module for itself. */
 int culvert__kernel_open(culvert_module *, const char *name, culvert_kernel **out,

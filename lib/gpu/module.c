@@ -17,25 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- images ---- */
-
-const char *culvert__image_name(const culvert_image *image)
-{
-    return image->name != NULL ? image->name : "without a name";
-}
-
-const struct culvert_sim_module *culvert__image_twin(const culvert_image *image)
-{
-    static const unsigned char magic[] = CULVERT_SIM_MODULE_MAGIC;
-    const unsigned char *bytes = image->sim_module;
-    if (bytes == NULL)
-        return NULL;
-    for (size_t i = 0; i < sizeof magic; i++)
-        if (bytes[i] != magic[i])
-            return NULL;
-    const struct culvert_sim_module *twin = image->sim_module;
-    return twin->abi == CULVERT_SIM_MODULE_ABI ? twin : NULL;
-}
+/* ---- kernels ---- */
 
 static const struct culvert_sim_kernel *find_twin(const culvert_image *image, const char *name)
 {
@@ -45,8 +27,6 @@ static const struct culvert_sim_kernel *find_twin(const culvert_image *image, co
             return twin->kernels[i];
     return NULL;
 }
-
-/* ---- kernels ---- */
 
 static void free_kernel(culvert_kernel *kernel)
 {
@@ -203,7 +183,10 @@ static culvert_kernel *open_now(culvert_module *module, const char *name, const 
                            known[0] == '\0' ? "" : "; it has ", known);
         return NULL;
     }
-    culvert__gpu_driver_failed(gpu, result, call, op, where, err);
+    if (culvert__module_unfit(result)) /* of what was to be compiled only now */
+        culvert__module_say_unfit(gpu, module->image, result, call, "", op, where, err);
+    else
+        culvert__gpu_driver_failed(gpu, result, call, op, where, err);
     return NULL;
 }
 

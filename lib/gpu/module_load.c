@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOG_BYTES = 2048 };
+enum { LOG_BYTES = 4096 };
 enum { QUEUED, RUNNING, DROPPED };
 
 typedef struct load load;
@@ -112,58 +112,16 @@ static void load_work(culvert__driver_job *job)
 
 /* ---- what came of it ---- */
 
-/* Results that say that the image is not for this device or driver: nothing to do with the device's
-   state. */
-static bool unfit(int result)
-{
-    switch (result) {
-    case CULVERT__CUDA_ERROR_INVALID_IMAGE:
-    case CULVERT__CUDA_ERROR_NO_BINARY_FOR_GPU:
-    case CULVERT__CUDA_ERROR_INVALID_PTX:
-    case CULVERT__CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-    case CULVERT__CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
-    case CULVERT__CUDA_ERROR_JIT_COMPILATION_DISABLED:
-    case CULVERT__CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC:
-    case CULVERT__CUDA_ERROR_INVALID_SOURCE:
-    case CULVERT__CUDA_ERROR_NOT_SUPPORTED: return true;
-    default: return false;
-    }
-}
-
-/* The first line of a log that has something in it; its length. */
-static const char *first_line(const char *log, int *length)
-{
-    log += strspn(log, " \t\r\n");
-    *length = (int)strcspn(log, "\r\n");
-    return log;
-}
-
-static void say_unfit(const load *l, culvert_error *err)
-{
-    const culvert__driver *drv = l->module->gpu->drv;
-    const culvert_gpu_description *d = &l->module->gpu->device->description;
-    const char *toolkit = culvert__toolkit_version();
-    culvert__version_text version;
-    int length;
-    const char *line = first_line(l->error_log, &length);
-    if (length == 0)
-        line = first_line(l->log, &length);
-    culvert__error_set(
-        err, CULVERT_ENOTSUP, l->result, op, l->where,
-        "image %s: %s: %s (%d); compute capability %d.%d, driver %s (%s), toolkit %s%s%.*s",
-        culvert__image_name(l->module->image), l->call, culvert__driver_error_name(drv, l->result),
-        l->result, d->compute_major, d->compute_minor,
-        culvert__driver_version_text(drv->version, &version), drv->file,
-        toolkit != NULL ? toolkit : "none", length > 0 ? ": " : "", length, line);
-}
-
 /* On the loop's thread, for a sticky error changes what is there. */
 static void say_failed(load *l, culvert_error *err)
 {
     culvert_gpu *gpu = l->module->gpu;
     culvert__device *device = gpu->device;
-    if (unfit(l->result)) {
-        say_unfit(l, err);
+    if (culvert__module_unfit(l->result)) {
+        const char *log = l->error_log[0] != '\0' ? l->error_log : l->log;
+        culvert__module_say_unfit(gpu, l->module->image, l->result, l->call, log, op, l->where,
+                                  err);
+        culvert__module_log(gpu, l->module->image, CULVERT_LOG_ERROR, l->error_log);
     } else if (atomic_load(&device->lost) != 0) {
         pthread_mutex_lock(&device->lock);
         culvert_error lost = device->lost_error;
@@ -173,16 +131,6 @@ static void say_failed(load *l, culvert_error *err)
     } else {
         culvert__gpu_driver_failed(gpu, l->result, l->call, op, l->where, err);
     }
-}
-
-/* What the driver's compiler had to say about an image that it took. */
-static void log_info(load *l)
-{
-    int length;
-    const char *line = first_line(l->log, &length);
-    if (length > 0)
-        culvert__loop_log(l->module->gpu->loop, CULVERT_LOG_INFO, "image %s: %.*s",
-                          culvert__image_name(l->module->image), length, line);
 }
 
 /* ---- on the loop's thread ---- */
@@ -206,7 +154,8 @@ static void load_done(culvert__post *post)
     unkeep(l);
     l->future->load = NULL;
     if (l->module->module != NULL) {
-        log_info(l);
+        /* what the driver's compiler had to say about an image that it took */
+        culvert__module_log(l->module->gpu, l->module->image, CULVERT_LOG_INFO, l->log);
         culvert__settle_value(future, l->module, release_module);
     } else {
         culvert_error err = CULVERT_ERROR_INIT;
@@ -249,42 +198,6 @@ static const culvert__kind kind = {
 };
 
 /* ---- starting ---- */
-
-static bool image_ok(const culvert_gpu *gpu, const culvert_image *image, const char *where,
-                     culvert_error *err)
-{
-    if (image->struct_size != sizeof *image) {
-        culvert__error_set(
-            err, CULVERT_EINVAL, 0, op, where,
-            "image->struct_size is %zu where sizeof(culvert_image) is %zu: not an image, "
-            "or of another version",
-            image->struct_size, sizeof *image);
-        return false;
-    }
-    const char *name = culvert__image_name(image);
-    if (gpu->drv->simulated && image->sim_module == NULL) {
-        culvert__error_set(
-            err, CULVERT_ENOTSUP, 0, op, where,
-            "image %s has no code for the simulator: build it with culvert_add_kernels, "
-            "which compiles for the host too",
-            name);
-        return false;
-    }
-    if (!gpu->drv->simulated && image->fatbin == NULL) {
-        culvert__error_set(
-            err, CULVERT_ENOTSUP, 0, op, where,
-            "image %s has no code for a real device: it was built without nvcc. Install "
-            "the CUDA Toolkit (12.0 or newer) and build with -DCULVERT_CUDA=ON",
-            name);
-        return false;
-    }
-    if (!gpu->drv->simulated && image->fatbin_bytes == 0) {
-        culvert__error_set(err, CULVERT_EINVAL, 0, op, where,
-                           "image %s: fatbin_bytes is 0 where fatbin is not NULL", name);
-        return false;
-    }
-    return true;
-}
 
 static load *load_new(culvert_gpu *gpu, const culvert_image *image, const char *where)
 {
@@ -336,7 +249,8 @@ culvert_future *culvert_module_load_at(const char *where, culvert_gpu *gpu,
     CULVERT__REQUIRE(image, op, "image");
     if (culvert__forked())
         return culvert__future_static(NULL, CULVERT_EFORKED);
-    if (culvert__gpu_refuses(gpu, op, where, &err) || !image_ok(gpu, image, where, &err))
+    if (culvert__gpu_refuses(gpu, op, where, &err) ||
+        !culvert__image_check(image, gpu->drv->simulated != 0, op, where, &err))
         return culvert__future_rejected(culvert__gpu_core(gpu), &err);
     if (culvert__refuses_work(culvert__gpu_core(gpu)))
         return culvert__future_static(culvert__gpu_core(gpu), CULVERT_ESHUTDOWN);

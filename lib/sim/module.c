@@ -10,9 +10,7 @@
 
 #include "sim/memory.h"
 
-#include <ctype.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { DEFAULT_DYNAMIC_SHARED = 48 * 1024 };
@@ -85,41 +83,6 @@ void culvert__sim_module_destroy(struct CUmod_st *m)
     unload(m);
 }
 
-/* Puts a line into the log that the options ask for. */
-static void write_log(unsigned n, const int *options, void **values, const char *text)
-{
-    char *log = NULL;
-    size_t room = 0;
-    for (unsigned i = 0; i < n; i++) {
-        if (options[i] == CULVERT__CU_JIT_ERROR_LOG_BUFFER)
-            log = values[i];
-        else if (options[i] == CULVERT__CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
-            room = (size_t)(uintptr_t)values[i];
-    }
-    if (log && room > 0)
-        snprintf(log, room, "%s", text);
-}
-
-/* An image that is no module of ours: 209 if a driver could know it, 200 if none could. */
-static int refuse(const unsigned char *image, int other_version, unsigned n, const int *options,
-                  void **values)
-{
-    if (other_version) {
-        write_log(n, options, values, "the kernels were built for another version of Culvert");
-        return CULVERT__CUDA_ERROR_NO_BINARY_FOR_GPU;
-    }
-    bool fatbin = image[0] == 0x50 && image[1] == 0xed;
-    bool elf = image[0] == 0x7f && image[1] == 'E';
-    bool text = isprint(image[0]) || isspace(image[0]);
-    if (fatbin || elf || text) {
-        write_log(n, options, values, "the simulator runs host-built kernels only");
-        return fatbin || elf || strstr((const char *)image, ".version")
-                   ? CULVERT__CUDA_ERROR_NO_BINARY_FOR_GPU
-                   : CULVERT__CUDA_ERROR_INVALID_IMAGE;
-    }
-    return CULVERT__CUDA_ERROR_INVALID_IMAGE;
-}
-
 static int load(struct CUctx_st *ctx, const struct culvert_sim_module *image, struct CUmod_st **out)
 {
     struct CUmod_st *m = culvert__sim_object_new(SIM_MODULE);
@@ -165,7 +128,7 @@ static int load_data(culvert__CUmodule *out, const void *image, unsigned n, cons
     if (result == 0)
         result = culvert__sim_capture_unsafe();
     if (result == 0 && !m)
-        result = refuse(image, other_version, n, options, values);
+        result = culvert__sim_image_refuse(image, other_version, n, options, values);
     if (result == 0)
         result = culvert__sim_wait_idle(ctx);
     if (result == 0)

@@ -33,6 +33,9 @@ void culvert__sim_module_unref(struct CUmod_st *m);   /* [lock] */
 void culvert__sim_module_destroy(struct CUmod_st *m); /* [lock] with its context */
 /* The first launch of a function that nobody loaded loads it. 0, or an error. [lock] [waits] */
 int culvert__sim_function_load(struct CUfunc_st *f);
+/* image.c: what the driver answers to an image that is no module of ours, and its log. */
+int culvert__sim_image_refuse(const void *image, int other_version, unsigned n, const int *options,
+                              void **values);
 /* How many blocks of such a size run at once on a device. [lock] */
 uint64_t culvert__sim_blocks_at_once(const struct CUfunc_st *f, uint64_t threads,
                                      uint32_t shared_bytes);

@@ -34,8 +34,8 @@ struct row {
 /* Each file of rows has a table, ended by a row without a name. */
 extern const struct row conf_blocking_rows[], conf_queue_rows[], conf_event_rows[],
     conf_stream_rows[], conf_copy_rows[], conf_memory_rows[], conf_launch_rows[],
-    conf_launch_kind_rows[], conf_host_function_rows[], conf_context_rows[], conf_sticky_rows[],
-    conf_capture_rows[], conf_graph_rows[], conf_process_rows[];
+    conf_launch_kind_rows[], conf_image_rows[], conf_host_function_rows[], conf_context_rows[],
+    conf_sticky_rows[], conf_capture_rows[], conf_graph_rows[], conf_process_rows[];
 
 /* The driver, and what the setup has made. */
 extern const culvert__driver *d;

@@ -20,10 +20,10 @@
 enum { ROW_SECONDS = 60, MAX_ROWS = 400 };
 
 static const struct row *const tables[] = {
-    conf_blocking_rows,      conf_queue_rows,   conf_event_rows,  conf_stream_rows,
-    conf_copy_rows,          conf_memory_rows,  conf_launch_rows, conf_launch_kind_rows,
-    conf_host_function_rows, conf_context_rows, conf_sticky_rows, conf_capture_rows,
-    conf_graph_rows,         conf_process_rows,
+    conf_blocking_rows, conf_queue_rows,         conf_event_rows,   conf_stream_rows,
+    conf_copy_rows,     conf_memory_rows,        conf_launch_rows,  conf_launch_kind_rows,
+    conf_image_rows,    conf_host_function_rows, conf_context_rows, conf_sticky_rows,
+    conf_capture_rows,  conf_graph_rows,         conf_process_rows,
 };
 
 static const struct row *rows[MAX_ROWS];

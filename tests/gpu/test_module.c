@@ -150,8 +150,9 @@ START_TEST(case_106_what_the_driver_cannot_use_is_told_with_versions_and_log)
     rig_says(&err, "compute capability ");
     rig_says(&err, "driver ");
     rig_says(&err, "toolkit ");
-    if (rig_simulated())
-        rig_says(&err, "the simulator runs host-built kernels only");
+    rig_says(&err, "Unsupported .version 99.9");
+    if (!rig_simulated())
+        rig_says(&err, "image: PTX 99.9 for 9.0");
     rig_settle_ok(culvert_stream_done(r.stream)); /* no harm was done */
 }
 END_TEST
@@ -339,6 +340,25 @@ START_TEST(case_098_without_optional_functions_it_loads_as_well)
 }
 END_TEST
 
+/* A driver may compile when a function is asked for, not when its module is loaded (candle#2498). */
+START_TEST(case_106_an_error_of_the_compiler_that_comes_late_is_told_as_one)
+{
+    culvert_error err = CULVERT_ERROR_INIT;
+    culvert_sim_fail("cuModuleGetFunction", 2, CULVERT__CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+    err = rig_settle_error(load(), CULVERT_ENOTSUP);
+    rig_says(&err, "image launches: cuModuleGetFunction: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)");
+    rig_says(&err, "driver ");
+    ck_assert_uint_eq(culvert_sim_live("module"), 0);
+    culvert_module *module = rig_module(&r, &culvert_image_launches);
+    culvert_sim_fail("cuModuleGetFunction", 1, CULVERT__CUDA_ERROR_INVALID_PTX);
+    ck_assert_ptr_null(culvert_module_kernel(module, "other", &err));
+    ck_assert_int_eq(err.code, CULVERT_ENOTSUP);
+    rig_says(&err, "its PTX does not compile");
+    ck_assert_int_eq(culvert_gpu_state(r.gpu), CULVERT_GPU_OK);
+    culvert_module_unref(module);
+}
+END_TEST
+
 /* One question too many is an error of the driver's, which tools report. */
 START_TEST(the_driver_is_asked_for_no_parameter_that_is_not_there)
 {
@@ -399,6 +419,8 @@ START_TEST(case_106_each_result_has_its_error)
         {CULVERT__CUDA_ERROR_NO_BINARY_FOR_GPU, CULVERT_ENOTSUP, "NO_BINARY_FOR_GPU (209)"},
         {CULVERT__CUDA_ERROR_INVALID_PTX, CULVERT_ENOTSUP, "INVALID_PTX (218)"},
         {CULVERT__CUDA_ERROR_UNSUPPORTED_PTX_VERSION, CULVERT_ENOTSUP, "PTX_VERSION (222)"},
+        {CULVERT__CUDA_ERROR_JIT_COMPILER_NOT_FOUND, CULVERT_ENOTSUP, "libnvidia-ptxjitcompiler"},
+        {CULVERT__CUDA_ERROR_JIT_COMPILATION_DISABLED, CULVERT_ENOTSUP, "CUDA_DISABLE_PTX_JIT"},
         {CULVERT__CUDA_ERROR_OUT_OF_MEMORY, CULVERT_ENOMEM, "cuModuleLoadDataEx"},
         {CULVERT__CUDA_ERROR_INVALID_CONTEXT, CULVERT_EDRIVER, "INVALID_CONTEXT"},
     };
@@ -681,6 +703,7 @@ static Suite *module_suite(void)
     tcase_add_checked_fixture(sim, set_up, tear_down);
     tcase_add_test(sim, case_086_kernels_are_loaded_before_their_first_launch);
     tcase_add_test(sim, case_098_without_optional_functions_it_loads_as_well);
+    tcase_add_test(sim, case_106_an_error_of_the_compiler_that_comes_late_is_told_as_one);
     tcase_add_test(sim, the_driver_is_asked_for_no_parameter_that_is_not_there);
     tcase_add_test(sim, without_a_twin_the_driver_says_where_the_parameters_end);
     tcase_add_test(sim, a_kernel_that_only_the_twin_has_is_looked_for_when_asked_for);

@@ -21,14 +21,48 @@ START_TEST(images_of_other_kinds_are_refused)
     void *values[] = {log, (void *)(uintptr_t)sizeof log};
     ck_result(cuModuleLoadDataEx(&m, fatbin, 0, NULL, NULL), CUDA_ERROR_NO_BINARY_FOR_GPU);
     ck_result(cuModuleLoadDataEx(&m, elf, 0, NULL, NULL), CUDA_ERROR_NO_BINARY_FOR_GPU);
-    ck_result(cuModuleLoadDataEx(&m, ".version 8.0\n", 0, NULL, NULL),
-              CUDA_ERROR_NO_BINARY_FOR_GPU);
     ck_result(cuModuleLoadDataEx(&m, garbage, 0, NULL, NULL), CUDA_ERROR_INVALID_IMAGE);
     ck_result(cuModuleLoadData(&m, "no module"), CUDA_ERROR_INVALID_IMAGE);
     ck_result(cuModuleLoadDataEx(&m, NULL, 0, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
     old.abi = CULVERT_SIM_MODULE_ABI + 1;
     ck_result(cuModuleLoadDataEx(&m, &old, 2, options, values), CUDA_ERROR_NO_BINARY_FOR_GPU);
     ck_assert(strstr(log, "another version") != NULL);
+}
+END_TEST
+
+/* What the driver's compiler says. */
+START_TEST(case_106_ptx_is_refused_with_a_log)
+{
+    static const struct {
+        const char *ptx;
+        int result;
+        const char *says;
+    } rows[] = {
+        {".version 99.9\n.target sm_90\n.address_size 64\n",
+         CULVERT__CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+         "line 1; fatal   : Unsupported .version 99.9; current version is '9.0'"},
+        {"// text\n.version 9.1\n.target sm_90\n", CULVERT__CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+         "line 2;"},
+        {".version 8.0\n", CULVERT__CUDA_ERROR_INVALID_PTX, ".target"},
+        {".version 8.0\n.target sm_120\n", CULVERT__CUDA_ERROR_INVALID_PTX, "higher than"},
+        {".version 8.0\n.target sm_70\nnonsense\n", CULVERT__CUDA_ERROR_INVALID_PTX,
+         "line 3; fatal   : Parsing error near 'nonsense'"},
+        {".version 8.0\n.target sm_70\n.visible .entry k()\n{\n  ret;\n",
+         CULVERT__CUDA_ERROR_INVALID_PTX, "Parsing error"},
+        {"/* a\n*/ .version 8.0\n.target sm_70\n.address_size 64\n.global .u32 x = 1;\n"
+         ".visible .entry k(\n.param .u64 a\n)\n{\n  ret;\n}\n",
+         CULVERT__CUDA_ERROR_NO_BINARY_FOR_GPU, "host-built kernels only"},
+    };
+    culvert__CUmodule m;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char log[256] = "";
+        culvert__CUjit_option options[] = {CULVERT__CU_JIT_ERROR_LOG_BUFFER,
+                                           CULVERT__CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+        void *values[] = {log, (void *)(uintptr_t)sizeof log};
+        ck_assert_int_eq(cuModuleLoadDataEx(&m, rows[i].ptx, 2, options, values), rows[i].result);
+        ck_assert_msg(strstr(log, rows[i].says) != NULL, "%zu: %s", i, log);
+        ck_assert_int_eq(cuModuleLoadDataEx(&m, rows[i].ptx, 0, NULL, NULL), rows[i].result);
+    }
 }
 END_TEST
 
@@ -318,6 +352,7 @@ static Suite *suite(void)
     TCase *t = tcase_create("modules");
     tcase_add_checked_fixture(t, sim_setup, sim_teardown);
     tcase_add_test(t, images_of_other_kinds_are_refused);
+    tcase_add_test(t, case_106_ptx_is_refused_with_a_log);
     tcase_add_test(t, functions_and_variables_are_found_by_name);
     tcase_add_test(t, a_module_is_not_unloaded_under_its_kernels);
     tcase_add_test(t, case_097_parameters_are_known);
