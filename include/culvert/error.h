@@ -73,7 +73,8 @@ typedef enum culvert_error_class_id {
 typedef struct culvert_error {
     int code;          /**< CULVERT_OK, or one of CULVERT_ERRORS */
     int native;        /**< CUresult, errno or the application's number; 0 if there is none */
-    const char *op;    /**< the call that failed, a static string, or NULL */
+    const char *op;    /**< the call that failed, a static string, or NULL: an error that was made
+                            beforehand (see future.h) knows of no call */
     const char *where; /**< "file:line" of that call, a static string, or NULL */
     char
         message[CULVERT_ERROR_MESSAGE_SIZE]; /**< what was wrong; may be empty, always terminated */

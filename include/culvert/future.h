@@ -22,6 +22,11 @@
  * has started (on a device, or on a worker thread) settles with its real outcome when it is over,
  * and what it holds stays alive until then.
  *
+ * ERRORS MADE BEFOREHAND. A rejection for want of memory (CULVERT_ENOMEM), one after culvert_loop_free
+ * has begun (CULVERT_ESHUTDOWN) and one in a child after fork() (CULVERT_EFORKED) may be a future that
+ * was made with the binding and is shared by all who get it, so that it needs no memory. Such an error has
+ * the code and a general message, and neither an operation nor a place.
+ *
  * ORDER. Continuations run first in, first out by the time their future settled; those of one
  * future in the order in which they were attached. Attaching to a settled future runs the
  * continuation on a later turn.
@@ -231,7 +236,9 @@ CULVERT_API CULVERT_NODISCARD culvert_future *culvert_fail_at(const char *where,
  *        may be NULL. `arg` must not own memory that an operation upstream still uses: that is what
  *        culvert_seq_keep and host buffers are for.
  * @return the future of the step's outcome. Rejected with CULVERT_ENOMEM, CULVERT_ESHUTDOWN or
- *         CULVERT_EFORKED where the step could not be attached: it never runs then.
+ *         CULVERT_EFORKED where the step could not be attached: it never runs then. (Once
+ *         culvert_loop_free has begun, a `future` that has rejected is returned itself, with its error.
+ *         So do the functions below that return a future for one or more that they are given.)
  * Thread: loop. Re-entrant: yes. Since 0.1.0.
  */
 CULVERT_API CULVERT_NODISCARD culvert_future *

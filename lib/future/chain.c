@@ -209,9 +209,8 @@ static culvert_future *attach(const char *call, culvert_future *up, culvert_step
     if (!core->closing)
         f = culvert__future_alloc(core, &step_kind, sizeof(step));
     if (f == NULL) {
-        f = culvert__future_static(core, core->closing ? CULVERT_ESHUTDOWN : CULVERT_ENOMEM);
+        f = culvert__future_refused(up, CULVERT_ENOMEM);
         culvert__release_arg(core, arg_free, arg);
-        culvert__unref(up);
         culvert__reap(core);
         return f;
     }

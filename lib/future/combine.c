@@ -132,6 +132,25 @@ static culvert_future *refuse(culvert__core *core, culvert_future *const *future
     return result;
 }
 
+/* While the binding is taken down: the first rejection there is, as culvert__future_refused; the others are
+   losers. */
+static culvert_future *refuse_closing(culvert__core *core, culvert_future *const *futures, size_t n)
+{
+    culvert_future *answer = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        if (answer == NULL && futures[i]->status < 0) {
+            answer = futures[i];
+            continue;
+        }
+        if (culvert__settled(futures[i]))
+            futures[i]->looked = 1;
+        culvert__unref(futures[i]);
+    }
+    culvert__reap(core);
+    return answer != NULL ? answer : culvert__future_static(core, CULVERT_ESHUTDOWN);
+}
+
 static set *set_new(culvert__core *core, set_mode mode, size_t n)
 {
     const size_t each = sizeof(member) + sizeof(culvert_future *);
@@ -183,7 +202,7 @@ static culvert_future *combine(const call *c, culvert_loop *loop, culvert_future
         }
     }
     if (core->closing)
-        return refuse(core, futures, n, culvert__future_static(core, CULVERT_ESHUTDOWN));
+        return refuse_closing(core, futures, n);
     if (n == 0 && c->needs_one) {
         return culvert__future_failed(core, CULVERT_EINVAL, 0, c->op, c->where,
                                       "the set is empty: nothing could settle it");

@@ -245,6 +245,17 @@ static void immortal_dropped(culvert_future *f)
     f->looked = 0;
 }
 
+culvert_future *culvert__future_refused(culvert_future *f, int code)
+{
+    culvert__core *core = f->core;
+
+    if (core->closing && f->status < 0)
+        return f;
+    culvert_future *answer = culvert__future_static(core, core->closing ? CULVERT_ESHUTDOWN : code);
+    culvert__unref(f);
+    return answer;
+}
+
 /* ---- interest ---- */
 
 static void interest_lost(culvert_future *f)

@@ -162,6 +162,12 @@ void culvert__future_make_root(culvert_future *);
 /* The preallocated rejected future for a code (CULVERT_ENOMEM, _ESHUTDOWN, _EFORKED, _ECANCELED, _EINVAL);
    core may be NULL only for CULVERT_EFORKED. */
 culvert_future *culvert__future_static(culvert__core *, int code);
+/*
+ * The answer of a refused call that was given `f` (consumed), and would have returned a future for it: a
+ * preallocated rejection; but while the binding is taken down, if f has rejected, f itself, since that is
+ * what the program would see at the end of its chain, and would be told of twice otherwise.
+ */
+culvert_future *culvert__future_refused(culvert_future *f, int code);
 /* A rejected future with that error, as culvert_rejected, but never refused for shutdown. */
 culvert_future *culvert__future_rejected(culvert__core *, const culvert_error *);
 culvert_future *culvert__future_failed(culvert__core *, int code, int native, const char *op,

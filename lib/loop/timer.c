@@ -277,9 +277,12 @@ culvert_future *culvert_timeout_at(const char *where, culvert_future *future, do
     culvert__core *core = future->core;
     culvert__check_thread(core, "culvert_timeout");
     culvert_future *f = NULL;
-    if (core->closing)
-        refused = culvert__future_static(core, CULVERT_ESHUTDOWN);
-    else if (!culvert__seconds_ok(seconds, "culvert_timeout", where, &err))
+    if (core->closing) {
+        refused = culvert__future_refused(future, CULVERT_ESHUTDOWN);
+        culvert__reap(core);
+        return refused;
+    }
+    if (!culvert__seconds_ok(seconds, "culvert_timeout", where, &err))
         refused = culvert__future_rejected(core, &err);
     else if ((f = culvert__future_alloc(core, &limit_kind, sizeof(limit))) == NULL)
         refused = culvert__future_static(core, CULVERT_ENOMEM);

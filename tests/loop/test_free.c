@@ -415,6 +415,65 @@ START_TEST(the_thread_of_the_loop_may_be_gone)
 }
 END_TEST
 
+/* A chain that feeds itself and that nobody holds: each round ends it with the next one, until that is
+   refused. The program hears of it once. */
+static int chain_kind;
+
+static culvert_future *next_round(void);
+
+static void *some_work(void *arg, culvert_error *err)
+{
+    (void)arg;
+    (void)err;
+    test_sleep(0.002);
+    return NULL;
+}
+
+static culvert_future *round_over(culvert_future *done, void *arg)
+{
+    (void)done;
+    (void)arg;
+    return fx.logged > 100 ? NULL : next_round();
+}
+
+static culvert_future *next_round(void)
+{
+    culvert_loop *loop = fx.loop;
+    culvert_future *work = culvert__core_of(loop)->closing
+                               ? culvert_fail(loop, CULVERT_ESHUTDOWN, 7, "no more")
+                               : culvert_work(loop, some_work, NULL, NULL, NULL);
+
+    fx_note('n');
+    switch (chain_kind) {
+    case 0: break;
+    case 1: work = culvert_timeout(work, 100.0); break;
+    case 2: work = culvert_all(loop, (culvert_future *[]){work, culvert_sleep(loop, 0)}, 2); break;
+    case 3:
+        work = culvert_all_settled(
+            loop, (culvert_future *[]){work, culvert_fail(loop, CULVERT_EUSER, 8, "other")}, 2);
+        break;
+    case 4: return culvert_catch(culvert_then(work, round_over, NULL, NULL), fx_step, "c", NULL);
+    default: return culvert_finally(work, round_over, NULL, NULL);
+    }
+    return culvert_then(work, round_over, NULL, NULL);
+}
+
+START_TEST(rule_16_a_chain_that_feeds_itself_is_reported_once)
+{
+    chain_kind = _i;
+    culvert_detach(next_round());
+    for (int i = 0; i < 3; i++) {
+        test_sleep(0.002);
+        fx_turn();
+    }
+    ck_assert_int_eq(fx.unhandled_count, 0);
+    culvert_loop_free(fx.loop);
+    fx.loop = NULL;
+    ck_assert_int_eq(fx.unhandled_count, 1);
+    ck_assert_int_eq(fx.unhandled.code, CULVERT_ESHUTDOWN);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("free");
@@ -429,6 +488,7 @@ int main(void)
                    case_007_completions_that_were_queued_settle_once_inside_and_nothing_runs_later);
     tcase_add_test(tc, rule_16_errors_can_be_made_of_a_binding_that_is_down);
     tcase_add_test(tc, the_thread_of_the_loop_may_be_gone);
+    tcase_add_loop_test(tc, rule_16_a_chain_that_feeds_itself_is_reported_once, 0, 6);
 
     tc = fx_case(suite, "from inside");
     tcase_add_loop_test(tc, case_030_a_continuation_may_free_everything_and_the_binding, 0, 13);
