@@ -1039,6 +1039,18 @@ CULVERT_API void culvert_seq_drop(culvert_seq *seq);
  */
 CULVERT_API double culvert_gpu_seconds(const culvert_future *future);
 
+/**
+ * The device time from the start of one timed sequence to the end of another, on whatever streams.
+ *
+ * @param from borrowed; the own future of a sequence of the same culvert_gpu as `to`.
+ * @param to borrowed; likewise.
+ * @return seconds; negative where `to` ended before `from` began; of one and the same sequence its
+ *         culvert_gpu_seconds. NaN where either is not resolved, was not timed, or is not a
+ *         sequence's, and for two culvert_gpus.
+ * Errors: none. Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API double culvert_gpu_elapsed(const culvert_future *from, const culvert_future *to);
+
 /* ------------------------------------------------------- one at a time ---- */
 
 /**

@@ -332,12 +332,8 @@ static culvert__step enqueue_segment(culvert_seq *seq)
 
 static void start_timing(culvert_seq *seq, culvert__segment *segment)
 {
-    culvert_error err = CULVERT_ERROR_INIT;
-    seq->start = culvert__event_take(seq->gpu, true, &err);
-    seq->end = seq->start != NULL ? culvert__event_take(seq->gpu, true, &err) : NULL;
-    if (seq->end == NULL)
-        culvert__seq_fail_with(seq, &err);
-    else
+    culvert__timing_start(seq);
+    if (seq->start != NULL)
         record(segment, seq->start, "cuEventRecord");
 }
 

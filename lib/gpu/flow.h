@@ -127,10 +127,16 @@ typedef enum culvert__seq_state {
     CULVERT__SEQ_OVER
 } culvert__seq_state;
 
+/* On the device, in seconds from some time of its gpu. */
+typedef struct culvert__timing {
+    double start, end;
+} culvert__timing;
+
 typedef struct culvert__seq_future {
     culvert_future base;
     culvert_seq *seq; /* NULL once over */
-    double seconds;   /* NaN unless it was timed */
+    culvert__timing timing;
+    unsigned clock; /* the gpu's; 0: it was not timed */
 } culvert__seq_future;
 
 typedef struct culvert__chunk { /* of the arena */
@@ -149,7 +155,8 @@ struct culvert_seq {
     culvert__seq_state state;
     bool failed;    /* error is set */
     bool owes_host; /* it has a staged download: others hold for it, the device cannot wait */
-    bool timed;
+    bool timed;     /* by the program or the trace */
+    bool timed_by_program; /* culvert_gpu_seconds answers */
     bool canceled;         /* the failure is a cancellation */
     bool buried;           /* the device may still use what it holds: leaked when it is over */
     bool started;          /* waits are done, timing has begun */
@@ -275,6 +282,9 @@ typedef struct culvert__flow {
         *no_seq; /* what seq_begin returns when memory is short: failed, shared, never written */
     uint64_t submitted; /* numbers */
     culvert__events events, timed_events;
+    struct CUevent_st *base; /* see timing.c */
+    double base_seconds;
+    unsigned clock; /* of this gpu, among those of its loop; from 1 */
     culvert__notifier *notifiers;
     culvert__completion_thread *thread; /* counted; NULL: not needed so far */
     bool late; /* host functions come too late: the completion thread takes their place */
@@ -322,6 +332,10 @@ typedef struct culvert__flow {
     void *on_stall_arg;
 } culvert__flow;
 
+/* timing.c */
+void culvert__timing_start(culvert_seq *); /* takes its events; failed: it had to */
+bool culvert__timing_take(culvert_seq *, culvert__timing *out); /* it is over: when it ran */
+void culvert__timing_leave(culvert_gpu *);
 /* events.c: pools, per context. NULL: err filled. */
 struct CUevent_st *culvert__event_take(culvert_gpu *, bool timed, culvert_error *err);
 void culvert__event_give(culvert_gpu *, struct CUevent_st *, bool timed);

@@ -215,6 +215,7 @@ static culvert_gpu *make(culvert_loop *loop, culvert__device *device,
     }
     gpu->flow = flow;
     gpu->loop = culvert_loop_ref(loop);
+    flow->clock = ++culvert__core_of(loop)->clocks;
     gpu->hub = culvert__hub_ref(culvert__loop_hub(loop));
     gpu->device = device;
     gpu->drv = device->drv;
@@ -393,6 +394,7 @@ void culvert__gpu_leave(culvert_gpu *gpu, bool forked)
     culvert__seqs_leave(gpu);
     culvert__staging_free(gpu);
     culvert__notifiers_free(gpu, leak);
+    culvert__timing_leave(gpu);
     culvert__events_free(gpu, leak || asked);
     culvert__graphs_leave(gpu, leak);
     culvert__seqs_free(gpu);

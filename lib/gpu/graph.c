@@ -59,7 +59,7 @@ culvert_graph *culvert__graph_new(culvert_seq *seq)
     graph->places = calloc(seq->positions + 1, sizeof *graph->places);
     graph->refs = 1;
     graph->gpu = culvert__gpu_ref(seq->gpu);
-    graph->timed = seq->timed;
+    graph->timed = seq->timed_by_program;
     graph->most = seq->scratch ? 1 : CULVERT__INSTANCES;
     graph->nplaces = seq->positions;
     culvert__list_init(&graph->line);

@@ -152,7 +152,7 @@ void culvert_seq_timed(culvert_seq *seq)
 {
     CULVERT__REQUIRE(seq, "culvert_seq_timed", "seq");
     if (!seq->failed)
-        seq->timed = true;
+        seq->timed = seq->timed_by_program = true;
 }
 
 /* ---- submit ---- */
@@ -236,7 +236,6 @@ culvert_future *culvert_seq_submit_at(const char *where, culvert_seq *seq)
         seq->where = where;
     seq->future = (culvert__seq_future *)(void *)future;
     seq->future->seq = seq;
-    seq->future->seconds = __builtin_nan("");
     seq->number = ++seq->gpu->flow->submitted;
     culvert__stream_submit(seq->stream, seq);
     return future;
@@ -253,12 +252,4 @@ void culvert_seq_drop(culvert_seq *seq)
         return;
     culvert__check_thread(culvert__gpu_core(seq->gpu), "culvert_seq_drop");
     discard(seq);
-}
-
-double culvert_gpu_seconds(const culvert_future *future)
-{
-    CULVERT__REQUIRE(future, "culvert_gpu_seconds", "future");
-    if (future->kind != &culvert__seq_kind || future->status != CULVERT_OK)
-        return __builtin_nan("");
-    return ((const culvert__seq_future *)(const void *)future)->seconds;
 }

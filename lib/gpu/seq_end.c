@@ -115,16 +115,13 @@ static void bury(culvert_seq *seq)
 
 /* ---- settling ---- */
 
+/* When it ran: for the program, where that asked. */
 static void measure(culvert_seq *seq)
 {
-    float ms = 0;
-    if (seq->start == NULL || seq->end == NULL || seq->failed ||
-        culvert__device_is_lost(seq->gpu->device))
+    if (!seq->timed || !culvert__timing_take(seq, &seq->future->timing))
         return;
-    culvert__scope scope = culvert__scope_enter(seq->gpu->device);
-    if (seq->gpu->drv->cuEventElapsedTime(&ms, seq->start, seq->end) == CULVERT__CUDA_SUCCESS)
-        seq->future->seconds = (double)ms / 1e3;
-    culvert__scope_leave(scope);
+    if (seq->timed_by_program)
+        seq->future->clock = seq->gpu->flow->clock;
 }
 
 static void settle(culvert_seq *seq)
