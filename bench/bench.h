@@ -49,6 +49,20 @@ void library_throughput(void *library, size_t count, samples *);
 void library_submit_cost(void *library, size_t count, samples *);
 void library_chain(void *library, size_t count, samples *);
 
+/* graph.c: graphs, by hand (raw) and with Culvert. */
+typedef struct graphs graphs;
+graphs *graphs_open(const char *driver, int device);
+void graphs_close(graphs *);
+void graphs_raw_graph(void *graphs, size_t count, samples *);
+void graphs_raw_launches(void *graphs, size_t count, samples *);
+void graphs_raw_again(void *graphs, size_t count, samples *);
+void graphs_raw_first(void *graphs, size_t count, samples *);
+void graphs_raw_uploaded(void *graphs, size_t count, samples *);
+void graphs_raw_later(void *graphs, size_t count, samples *);
+void graphs_graph(void *graphs, size_t count, samples *);
+void graphs_launches(void *graphs, size_t count, samples *);
+void graphs_again(void *graphs, size_t count, samples *);
+
 void die(const char *what, const char *why);
 
 #endif

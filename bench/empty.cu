@@ -4,3 +4,7 @@
 
 extern "C" __global__ void empty(void) {}
 CULVERT_KERNEL(empty);
+
+/* ... and takes arguments. */
+extern "C" __global__ void take(unsigned, const void *) {}
+CULVERT_KERNEL(take);

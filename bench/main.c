@@ -65,7 +65,8 @@ static void print(scenario *s, const settings *set)
 static const char usage[] =
     "usage: culvert-bench [--driver NAME] [--device N] [--rounds N] [--count N] [--json] [SCENARIO...]\n"
     "\n"
-    "Scenarios (default: all): future-chain, round-trip, throughput, submit\n"
+    "Scenarios (default: all): future-chain, round-trip, throughput, submit, graph,\n"
+    "graph-again, graph-first\n"
     "Figures are microseconds: the median and the 99th percentile, and the ratio of the median to that\n"
     "of the first line of the scenario.\n";
 
@@ -117,6 +118,7 @@ int main(int argc, char **argv)
     library *host = library_open(set.driver, set.device, CULVERT_WAKE_HOST_FUNC);
     library *thread = library_open(set.driver, set.device, CULVERT_WAKE_THREAD);
     library *spin = library_open(set.driver, set.device, CULVERT_WAKE_SPIN);
+    graphs *graph = graphs_open(set.driver, set.device);
     scenario scenarios[] = {
         {"future-chain",
          "us a step",
@@ -151,7 +153,31 @@ int main(int argc, char **argv)
          1280,
          {{"raw: launch + event", raw_submit_cost, r, {0}},
           {"culvert: launch + on_settled", library_submit_cost, adaptive, {0}}},
-         2}};
+         2},
+        {"graph",
+         "us from launch of 16 empty kernels until the waiter runs",
+         2000,
+         500,
+         {{"raw: a graph + event, spin", graphs_raw_graph, graph, {0}},
+          {"culvert: a graph", graphs_graph, graph, {0}},
+          {"raw: 16 launches + event, spin", graphs_raw_launches, graph, {0}},
+          {"culvert: a sequence of 16 launches", graphs_launches, graph, {0}}},
+         4},
+        {"graph-again",
+         "us of the calling thread a launch with another argument, 12 under way",
+         1200,
+         120,
+         {{"raw: new parameters + launch + event", graphs_raw_again, graph, {0}},
+          {"culvert: launch with a bind + on_settled", graphs_again, graph, {0}}},
+         2},
+        {"graph-first",
+         "us of the calling thread in cuGraphLaunch of 1,000 kernels",
+         20,
+         2,
+         {{"raw: an instance launched before", graphs_raw_later, graph, {0}},
+          {"raw: a new instance", graphs_raw_first, graph, {0}},
+          {"raw: a new instance after cuGraphUpload", graphs_raw_uploaded, graph, {0}}},
+         3}};
     if (!set.json)
         printf("%s; %u rounds\n", raw_describe(r), set.rounds);
     for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
@@ -161,6 +187,7 @@ int main(int argc, char **argv)
         print(&scenarios[i], &set);
         fflush(stdout);
     }
+    graphs_close(graph);
     library_close(spin);
     library_close(thread);
     library_close(host);
