@@ -135,7 +135,7 @@ int culvert__heap_reserve(culvert__heap *, size_t bytes, size_t piece, culvert_e
 bool culvert__heap_fits(culvert__heap *, size_t bytes);
 /* One block more, with room for so many bytes: CULVERT_OK, or a code and err. */
 int culvert__heap_grow(culvert__heap *, size_t bytes, culvert_error *err);
-/* Gives back one block of which nothing is out, if `keep` bytes of blocks are left then. Its size; 0: there
+/* Gives back one block, the largest, of which nothing is out, if `keep` bytes of blocks are left then. Its size; 0: there
    is none. The lock is not held across ops->shrink. */
 size_t culvert__heap_trim(culvert__heap *, size_t keep);
 size_t culvert__heap_idle(culvert__heap *, size_t keep); /* bytes that trimming would give back */

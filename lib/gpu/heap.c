@@ -466,14 +466,18 @@ static void remove_block(culvert__heap *heap, size_t i)
 size_t culvert__heap_trim(culvert__heap *heap, size_t keep)
 {
     block *idle = NULL;
+    size_t at = 0;
     pthread_mutex_lock(&heap->lock);
-    for (size_t i = heap->nblocks; i > 0 && idle == NULL; i--) {
-        block *b = heap->blocks[i - 1];
-        if (!is_idle(b) || heap->taken - b->bytes < keep)
+    for (size_t i = 0; i < heap->nblocks; i++) {
+        block *b = heap->blocks[i];
+        if (!is_idle(b) || heap->taken - b->bytes < keep ||
+            (idle != NULL && b->bytes <= idle->bytes))
             continue;
         idle = b;
-        remove_block(heap, i - 1);
+        at = i;
     }
+    if (idle != NULL)
+        remove_block(heap, at);
     pthread_mutex_unlock(&heap->lock);
     if (idle == NULL)
         return 0;
