@@ -3,6 +3,7 @@
  * Pipelines: chunks of pinned memory go round three stages that overlap.
  *
  *   slot:  FREE --read--> READING --> PROCESSING (several at a time) --> READY --write--> WRITING --> FREE
+ *          FREE --no memory yet--> FURNISHING --> FREE
  *
  *   pipeline:  running --the input has ended, all is written--> over
  *                 |
@@ -10,7 +11,8 @@
  *
  * Invariants:
  *   - chunk n is slots[n % depth]; written <= n < read are on their way, read - written <= depth;
- *   - at most one slot is READING and one WRITING; `running` counts the stages whose futures are pending;
+ *   - at most one slot is READING and one WRITING; `running` counts the stages whose futures are pending, and
+ *     the memory that is waited for;
  *   - once stopped no stage is begun; it is over when running == 0;
  *   - the future is pinned until `release` has run, behind its callbacks: so slots outlive every stage;
  *   - stages are called from the pump alone, so never inside a public call, and a bounded number at a time.
@@ -26,7 +28,7 @@ enum { DEFAULT_DEPTH = 4, MOST_DEPTH = 4096, DEFAULT_BYTES = 1 << 20, STEPS = 64
 static const char op[] = "culvert_pipeline_run";
 
 typedef culvert_future *stage_fn(culvert_chunk *chunk, void *arg);
-typedef enum slot_state { FREE, READING, PROCESSING, READY, WRITING } slot_state;
+typedef enum slot_state { FREE, FURNISHING, READING, PROCESSING, READY, WRITING } slot_state;
 
 typedef struct slot {
     culvert__waiter w;
@@ -44,8 +46,7 @@ typedef struct pipeline {
     culvert_pipeline_counters counters;
     size_t running;
     bool reading, writing;
-    bool ended;     /* the input */
-    bool furnished; /* a chunk got its memory in this turn */
+    bool ended; /* the input */
     bool stopped, canceled, over;
     culvert_error
         *error; /* what stopped it; NULL where no memory was left for it, or it is canceled */
@@ -264,22 +265,47 @@ static void stage_over(culvert__task *task)
 
 /* ---- what can go on ---- */
 
-/* A chunk has memory from its first turn on. False: not now. */
+static void has_memory(slot *s, culvert_future *done)
+{
+    const culvert_error *err = culvert_get_error(done);
+
+    if (err != NULL)
+        fail(s->pipe, err);
+    else
+        s->chunk.host = culvert_take(done);
+}
+
+static void memory_came(culvert__task *task)
+{
+    slot *s = CULVERT__CONTAINER(task, slot, w.task);
+    pipeline *p = s->pipe;
+
+    has_memory(s, s->w.up);
+    culvert__wait_end(&s->w);
+    s->state = FREE;
+    p->running--;
+    schedule(p);
+}
+
+/* A chunk has memory from its first turn on; it waits for it, as the pool may have to grow. False: not now. */
 static bool furnish(pipeline *p, slot *s)
 {
-    culvert_error err;
-
     if (s->chunk.host != NULL)
         return true;
-    if (p->furnished) { /* the pool may have to grow: once a turn */
-        schedule(p);
+    if (s->state == FURNISHING)
         return false;
+    culvert_future *f = culvert_host_buffer_alloc_at(p->where, p->gpu, p->options.chunk_bytes);
+
+    if (culvert__settled(f)) {
+        has_memory(s, f);
+        culvert__unref(f);
+        return s->chunk.host != NULL;
     }
-    s->chunk.host = culvert_host_buffer_new_at(p->where, p->gpu, p->options.chunk_bytes, &err);
-    p->furnished = true;
-    if (s->chunk.host == NULL)
-        fail(p, &err);
-    return s->chunk.host != NULL;
+    s->state = FURNISHING;
+    p->running++;
+    s->w.task.run = memory_came;
+    culvert__wait(f, &s->w);
+    return false;
 }
 
 static bool begin_read(pipeline *p)
@@ -319,7 +345,6 @@ static void pump(culvert__task *task)
 
     if (culvert__forked() && !p->stopped)
         return; /* a callback forked: it is stopped later */
-    p->furnished = false;
     for (int n = 0; n < STEPS && more && !p->stopped; n++) {
         more = begin_write(p);
         if (!p->stopped)
