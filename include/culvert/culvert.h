@@ -11,6 +11,7 @@
 #include "culvert/gpu.h"
 #include "culvert/loop.h"
 #include "culvert/serve.h"
+#include "culvert/trace.h"
 #include "culvert/version.h"
 
 #endif

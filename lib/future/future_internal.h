@@ -263,7 +263,9 @@ struct culvert__core {
     void (*close)(
         culvert__core *); /* what culvert_loop_free put off, from the outermost culvert__leave */
     void (*unhandled)(culvert__core *, const culvert_error *);
-    unsigned clocks;         /* numbers of gpus: see timing.c there */
+    unsigned clocks;                /* numbers of gpus: see timing.c there */
+    unsigned traces;                /* numbers of tracers */
+    struct culvert__tracer *tracer; /* NULL: nothing is traced. See loop_internal.h */
     _Atomic uintptr_t owner; /* the loop's thread, or the one that made the binding; see thread.c */
     culvert_future statics[CULVERT__STATICS];
 };

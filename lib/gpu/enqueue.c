@@ -356,6 +356,8 @@ static void whole(culvert_seq *seq)
 {
     seq->state = CULVERT__SEQ_WHOLE;
     culvert__list_unlink(&seq->link);
+    if (seq->traced != NULL)
+        seq->traced->tracer->enqueued(seq->traced);
     culvert__seq_wake_dependents(seq);
 }
 

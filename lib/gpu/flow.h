@@ -156,16 +156,18 @@ struct culvert_seq {
     bool failed;    /* error is set */
     bool owes_host; /* it has a staged download: others hold for it, the device cannot wait */
     bool timed;     /* by the program or the trace */
-    bool timed_by_program; /* culvert_gpu_seconds answers */
-    bool canceled;         /* the failure is a cancellation */
-    bool buried;           /* the device may still use what it holds: leaked when it is over */
-    bool started;          /* waits are done, timing has begun */
-    bool in_driver;        /* some of it is, or was */
-    unsigned device_waits; /* of its waits, those that the device makes and that are not over */
-    unsigned entries;      /* of it in the driver */
-    unsigned jobs;         /* memory copies of it with the staging workers */
-    uint64_t last_entry;   /* number of its newest entry in the stream */
-    uint64_t number;       /* submit order in the gpu, for messages */
+    culvert__traced *traced; /* NULL: it is not traced */
+    uint64_t built;          /* culvert__now() of its beginning, where there is a trace */
+    bool timed_by_program;   /* culvert_gpu_seconds answers */
+    bool canceled;           /* the failure is a cancellation */
+    bool buried;             /* the device may still use what it holds: leaked when it is over */
+    bool started;            /* waits are done, timing has begun */
+    bool in_driver;          /* some of it is, or was */
+    unsigned device_waits;   /* of its waits, those that the device makes and that are not over */
+    unsigned entries;        /* of it in the driver */
+    unsigned jobs;           /* memory copies of it with the staging workers */
+    uint64_t last_entry;     /* number of its newest entry in the stream */
+    uint64_t number;         /* submit order in the gpu, for messages */
     culvert__op *ops, **ops_end, *cursor;
     size_t nops;
     size_t positions;     /* operations, those with nothing to do included */
@@ -213,6 +215,7 @@ struct culvert_stream {
     bool pumping;
     bool slot_big;                                /* what kind of slot it waits for */
     bool wants_slot, wants_units, wants_instance; /* the last pump ended for want of one */
+    culvert__track track;                         /* of a trace */
     culvert__link all;                            /* flow->streams */
     culvert__link busy;                           /* flow->busy while queue or ring has something */
     culvert__link starved;                        /* flow->starved: waits for the device's budget */
@@ -336,6 +339,10 @@ typedef struct culvert__flow {
 void culvert__timing_start(culvert_seq *); /* takes its events; failed: it had to */
 bool culvert__timing_take(culvert_seq *, culvert__timing *out); /* it is over: when it ran */
 void culvert__timing_leave(culvert_gpu *);
+/* seq_trace.c: what a tracer is told of a sequence. Only where there is one. */
+void culvert__seq_trace_begin(culvert_seq *);
+bool culvert__seq_trace_over(
+    culvert_seq *); /* before its future settles; true: callbacks will run */
 /* events.c: pools, per context. NULL: err filled. */
 struct CUevent_st *culvert__event_take(culvert_gpu *, bool timed, culvert_error *err);
 void culvert__event_give(culvert_gpu *, struct CUevent_st *, bool timed);

@@ -138,6 +138,8 @@ culvert_seq *culvert_seq_begin_at(const char *where, culvert_stream *stream)
     }
     reset(seq, gpu);
     seq->where = where;
+    if (culvert__gpu_core(gpu)->tracer != NULL)
+        seq->built = culvert__now();
     stream->refs++;
     seq->stream = stream;
     return seq;
@@ -237,6 +239,8 @@ culvert_future *culvert_seq_submit_at(const char *where, culvert_seq *seq)
     seq->future = (culvert__seq_future *)(void *)future;
     seq->future->seq = seq;
     seq->number = ++seq->gpu->flow->submitted;
+    if (core->tracer != NULL)
+        culvert__seq_trace_begin(seq);
     culvert__stream_submit(seq->stream, seq);
     return future;
 }

@@ -127,7 +127,10 @@ static void measure(culvert_seq *seq)
 static void settle(culvert_seq *seq)
 {
     culvert_future *future = &seq->future->base;
+    bool awaited = false;
     measure(seq);
+    if (seq->traced != NULL)
+        awaited = culvert__seq_trace_over(seq);
     seq->future->seq = NULL;
     seq->future = NULL;
     if (seq->failed && seq->canceled)
@@ -136,6 +139,9 @@ static void settle(culvert_seq *seq)
         culvert__settle_error(future, &seq->error);
     else
         culvert__settle_value(future, NULL, NULL);
+    if (seq->traced != NULL)
+        seq->traced->tracer->settled(seq->traced, awaited);
+    seq->traced = NULL;
     culvert__unpin(future);
 }
 

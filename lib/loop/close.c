@@ -128,6 +128,8 @@ void culvert__loop_close(culvert__core *core)
     run_ready(loop);
     detach_sources(loop, false);
     run_ready(loop);
+    if (core->tracer != NULL)
+        core->tracer->stop(core->tracer);
     finish(loop);
 }
 
@@ -144,6 +146,7 @@ void culvert__loop_in_child(culvert_loop *loop, bool free)
         return;
     core->closing = true;
     core->child_done = true;
+    core->tracer = NULL; /* the parent's */
     if (!free)
         culvert_loop_ref(loop); /* for the culvert_loop_free that may come */
     /* So that stopping our watchers does not change the parent's epoll set. */

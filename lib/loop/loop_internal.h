@@ -87,4 +87,41 @@ typedef struct culvert__source {
 void culvert__source_add(culvert_loop *, culvert__source *);
 void culvert__source_remove(culvert_loop *, culvert__source *); /* not after detach */
 
+/* ---- tracing: the table that the trace layer sets as core->tracer ---- */
+
+/* A stream's row, kept with the stream. */
+typedef struct culvert__track {
+    unsigned serial, number; /* of the tracer that has named it */
+    uint64_t end;            /* of the last span */
+} culvert__track;
+
+typedef struct culvert__trace_begin {
+    const char *name, *detail; /* copied; detail "" where there is none */
+    const char *where;         /* copied; may be NULL */
+    culvert__track *track;     /* lives until `settled` */
+    unsigned device;
+    uint64_t built; /* culvert__now(); 0: it was begun before the trace */
+} culvert__trace_begin;
+
+typedef struct culvert__trace_end {
+    int code;
+    bool awaited;      /* callbacks are going to run */
+    unsigned clock;    /* of the times below; 0: it was not on the device */
+    double start, end; /* seconds of that clock */
+} culvert__trace_end;
+
+typedef struct culvert__tracer culvert__tracer;
+/* What a tracer has of a sequence; it may be told of it also after it was stopped. */
+typedef struct culvert__traced {
+    const culvert__tracer *tracer;
+} culvert__traced;
+struct culvert__tracer {
+    /* NULL: this one is not traced. */
+    culvert__traced *(*submitted)(culvert__tracer *, const culvert__trace_begin *);
+    void (*enqueued)(culvert__traced *);                         /* wholly in the driver */
+    void (*over)(culvert__traced *, const culvert__trace_end *); /* before its future settles */
+    void (*settled)(culvert__traced *, bool awaited);            /* after that; it is gone */
+    void (*stop)(culvert__tracer *);
+};
+
 #endif
