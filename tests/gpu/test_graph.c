@@ -325,6 +325,56 @@ START_TEST(positions_count_operations_with_nothing_to_do)
 }
 END_TEST
 
+/* Memory that was registered while the device worked is pinned in pieces, over whose ends no copy of the
+   driver's goes: an operation that does is several nodes, and what is bound must not. */
+START_TEST(copies_over_the_ends_of_registered_pieces)
+{
+    enum { MIB = 1024 * 1024, ROOM = 3 * MIB };
+    culvert_error err = CULVERT_ERROR_INIT;
+    unsigned char *memory = malloc(ROOM), *out = malloc(ROOM);
+    culvert_buffer *device = gpu_fixture_buffer(&f, ROOM);
+    gpu_fixture_hold(&f, f.stream);
+    culvert_future *busy = culvert_fill(f.stream, device, 0, ROOM, 0, 4);
+    culvert_buffer *host = culvert_host_register(f.gpu, memory, ROOM, &err);
+    ck_assert_msg(host != NULL, "%s", err.message);
+    gpu_fixture_release(&f);
+    gpu_fixture_ok(busy);
+    if (host->seam != MIB)
+        goto out; /* the device was idle again before */
+    for (size_t i = 0; i < ROOM; i++)
+        memory[i] = (unsigned char)(i % 251);
+    unsigned char *end = (unsigned char *)(((uintptr_t)memory + MIB) / MIB * MIB);
+    culvert_seq *seq = culvert_seq_begin(f.stream);
+    culvert_seq_fill(seq, device, 0, 4, 0, 4);
+    culvert_seq_upload(seq, device, 0, memory, ROOM); /* 1: in parts */
+    culvert_seq_upload(seq, device, 0, end, 8);       /* 2 */
+    culvert_graph *graph = compile(seq);
+    gpu_fixture_ok(culvert_graph_launch(f.stream, graph, NULL, 0));
+    gpu_fixture_ok(culvert_download(f.stream, out, device, 0, ROOM));
+    ck_assert_mem_eq(out + 8, memory + 8, ROOM - 8);
+    ck_assert_mem_eq(out, end, 8);
+    culvert_bind bind = {.op = 1, .index = 1, .value = CULVERT_BUFFER(host)};
+    err = gpu_fixture_fails(culvert_graph_launch(f.stream, graph, &bind, 1), CULVERT_EINVAL);
+    gpu_fixture_says(&err, "operation 1: it is several copies");
+    bind = (culvert_bind){.op = 2, .index = 1, .value = CULVERT_HOST(end - 4)};
+    err = gpu_fixture_fails(culvert_graph_launch(f.stream, graph, &bind, 1), CULVERT_EINVAL);
+    gpu_fixture_says(&err, "8 bytes, goes over the end of a piece after 4");
+    bind.value = CULVERT_BUFFER_AT(host, (size_t)(end - memory) - 7);
+    err = gpu_fixture_fails(culvert_graph_launch(f.stream, graph, &bind, 1), CULVERT_EINVAL);
+    gpu_fixture_says(&err, "after 7");
+    bind.value = CULVERT_HOST(end - 8);
+    gpu_fixture_ok(culvert_graph_launch(f.stream, graph, &bind, 1));
+    gpu_fixture_ok(culvert_download(f.stream, out, device, 0, 8));
+    ck_assert_mem_eq(out, end - 8, 8);
+    culvert_graph_unref(graph);
+out:
+    culvert_buffer_unref(device);
+    gpu_fixture_ok(culvert_host_unregister(f.gpu, host));
+    free(memory);
+    free(out);
+}
+END_TEST
+
 /* ---- several at once ---- */
 
 START_TEST(case_080_launches_of_a_running_graph_keep_their_parameters)
@@ -701,6 +751,36 @@ START_TEST(a_call_that_cannot_be_captured_rejects_the_compile)
     ck_assert_uint_eq(word(x.words, 1), 16);
     culvert_graph_unref(graph);
     until_freed(&x, 2);
+    culvert_buffer_unref(x.words);
+}
+END_TEST
+
+/* The program captures on a stream of its own, in the strictest mode, while graphs are made and launched. */
+START_TEST(case_078_a_capture_of_the_programs_stays_valid)
+{
+    const culvert__driver *drv = f.gpu->drv;
+    filler x = {.words = gpu_fixture_buffer(&f, 16)}, y = x;
+    struct CUstream_st *own;
+    struct CUgraph_st *captured = NULL;
+    struct CUctx_st *popped;
+    ck_assert_int_eq(drv->cuCtxPushCurrent(f.gpu->device->ctx), 0);
+    ck_assert_int_eq(drv->cuStreamCreateWithPriority(&own, CULVERT__CU_STREAM_NON_BLOCKING, 0), 0);
+    ck_assert_int_eq(drv->cuStreamBeginCapture(own, CULVERT__CU_STREAM_CAPTURE_MODE_GLOBAL), 0);
+    ck_assert_int_eq(drv->cuMemsetD32Async(culvert_buffer_address(y.words) + 8, 9, 1, own), 0);
+    culvert_graph *graph = compile(with_call(&x));
+    gpu_fixture_ok(culvert_graph_launch(f.stream, graph, NULL, 0));
+    ck_assert_int_eq(drv->cuMemsetD32Async(culvert_buffer_address(y.words) + 12, 9, 1, own), 0);
+    ck_assert_int_eq(drv->cuStreamEndCapture(own, &captured), 0);
+    size_t nodes = 0;
+    ck_assert_int_eq(drv->cuGraphGetNodes(captured, NULL, &nodes), 0);
+    ck_assert_uint_eq(nodes, 2); /* what the program put there, and no more */
+    ck_assert_uint_eq(word(x.words, 1), 16);
+    ck_assert_uint_eq(word(x.words, 2), 1);
+    ck_assert_int_eq(drv->cuGraphDestroy(captured), 0);
+    ck_assert_int_eq(drv->cuStreamDestroy(own), 0);
+    ck_assert_int_eq(drv->cuCtxPopCurrent(&popped), 0);
+    culvert_graph_unref(graph);
+    until_freed(&x, 1);
     culvert_buffer_unref(x.words);
 }
 END_TEST
@@ -1131,9 +1211,11 @@ static TCase *tests_of_work(void)
     tcase_add_test(tc, a_launch_binds_arguments_and_addresses);
     tcase_add_test(tc, offsets_host_buffers_and_the_last_bind_count);
     tcase_add_test(tc, positions_count_operations_with_nothing_to_do);
+    tcase_add_test(tc, copies_over_the_ends_of_registered_pieces);
     tcase_add_test(tc, a_call_is_captured_once_on_a_stream_of_its_own);
     tcase_add_test(tc, a_call_that_fails_rejects_the_compile);
     tcase_add_loop_test(tc, a_call_that_cannot_be_captured_rejects_the_compile, 0, 2);
+    tcase_add_test(tc, case_078_a_capture_of_the_programs_stays_valid);
     tcase_add_test(tc, a_call_may_put_nothing_there);
     tcase_add_test(tc, a_graph_in_a_compiled_sequence_becomes_part_of_it);
     tcase_add_test(tc, pitched_copies_are_part_of_graphs);
