@@ -6,6 +6,7 @@
  * settled or a signal came. Everything is taken down in the reverse order, on every path.
  */
 #define _POSIX_C_SOURCE 200809L
+#include "exit_status.h"
 #include "options.h"
 #include "pipeline.h"
 #include "progress.h"
@@ -133,5 +134,5 @@ int main(int argc, char **argv)
     }
     if (r != 0)
         fprintf(stderr, "culvert-chacha20: %s\n", p.err.message);
-    return r == 0 ? 0 : EXIT_FAILED;
+    return r == 0 ? 0 : exit_status_of(&p.err);
 }

@@ -5,12 +5,13 @@
 #define _GNU_SOURCE
 #include "options.h"
 
+#include "exit_status.h"
+#include "number.h"
+
 #include <culvert/version.h>
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char usage[] =
@@ -38,7 +39,7 @@ static const char usage[] =
     "The counter has 32 bits, so a stream ends 256 GiB after block 0; a longer one is an error before\n"
     "any wrong byte is written. Same as: openssl enc -chacha20 -K KEY -iv COUNTER_LE32||NONCE\n"
     "\n"
-    "Exit status: 0 done, 1 failed, 2 wrong arguments, 128 + signal when stopped by one.\n";
+    "Exit status: 0 done, 1 failed, 2 wrong arguments, 3 the device was lost, 128 + signal when stopped by one.\n";
 
 static int complain(const char *what, const char *value, const char *right)
 {
@@ -72,26 +73,12 @@ static int parse_hex(const char *name, const char *text, unsigned char *out, siz
     return -1;
 }
 
-static int parse_number(const char *name, const char *text, int units, unsigned long long least,
-                        unsigned long long most, unsigned long long *out)
+static int number(const char *name, int units, unsigned long long least, unsigned long long most,
+                  unsigned long long *out)
 {
-    char right[96], *end;
-    static const char suffixes[] = "kMG";
-    snprintf(right, sizeof right, "must be a number from %llu to %llu", least, most);
-    errno = 0;
-    unsigned long long n = strtoull(text, &end, 10);
-    const char *suffix = units && *end != '\0' ? strchr(suffixes, *end) : NULL;
-    if (suffix != NULL) {
-        unsigned shift = 10u * (unsigned)(suffix - suffixes + 1);
-        if (n > ~0ull >> shift)
-            return complain(name, text, right);
-        n <<= shift;
-        end++;
-    }
-    if (end == text || *end != '\0' || errno != 0 || text[0] == '-' || n < least || n > most)
-        return complain(name, text, right);
-    *out = n;
-    return -1;
+    return parse_number("culvert-chacha20", name, optarg, units, least, most, out) == 0
+               ? -1
+               : EXIT_USAGE;
 }
 
 enum { DRIVER = 256, DEVICE };
@@ -116,22 +103,22 @@ static int parse_one(options *o, int c, unsigned *seen)
     case 'k': *seen |= 1; return parse_hex("--key", optarg, o->key, sizeof o->key);
     case 'n': *seen |= 2; return parse_hex("--nonce", optarg, o->nonce, sizeof o->nonce);
     case 'c':
-        r = parse_number("--counter", optarg, 0, 0, UINT32_MAX, &n);
+        r = number("--counter", 0, 0, UINT32_MAX, &n);
         o->counter = (uint32_t)n;
         return r;
     case 'b':
-        r = parse_number("--chunk", optarg, 1, 64, 1ull << 30, &n);
+        r = number("--chunk", 1, 64, 1ull << 30, &n);
         if (r < 0 && n % 64 != 0)
             return complain("--chunk", optarg, "must be a multiple of 64");
         o->chunk = (size_t)n;
         return r;
     case 'd':
-        r = parse_number("--depth", optarg, 0, 1, 64, &n);
+        r = number("--depth", 0, 1, 64, &n);
         o->depth = (unsigned)n;
         return r;
     case DRIVER: o->driver = optarg; return -1;
     case DEVICE:
-        r = parse_number("--device", optarg, 0, 0, 1023, &n);
+        r = number("--device", 0, 0, 1023, &n);
         o->device = (int)n;
         return r;
     case 'v': o->verbose = 1; return -1;

@@ -21,7 +21,6 @@ typedef struct options {
 } options;
 
 /* EXIT_USAGE, or -1: go on; 0: all is said (--help, --version). Complains on stderr itself. */
-enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 int options_parse(options *, int argc, char **argv);
 
 #endif

@@ -5,21 +5,22 @@
 #define _GNU_SOURCE
 #include "program.h"
 
-#include <errno.h>
+#include "number.h"
+
 #include <getopt.h>
-#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-static int is_device(const char *text, int *out)
+enum { MOST_DEVICE = 1023 };
+
+int program_device(program *p, const char *text)
 {
-    char *end;
-    errno = 0;
-    long n = strtol(text, &end, 10);
-    *out = (int)n;
-    return end != text && *end == '\0' && errno == 0 && n >= 0 && n <= INT_MAX;
+    unsigned long long n = 0;
+    if (parse_number(p->name, "--device", text, 0, 0, MOST_DEVICE, &n) != 0)
+        return -1;
+    p->device = (int)n;
+    return 0;
 }
 
 int program_options(program *p, int argc, char **argv, const char *usage)
@@ -40,8 +41,7 @@ int program_options(program *p, int argc, char **argv, const char *usage)
         } else if (c != 'n') {
             fprintf(stderr, "%s: try --help\n", p->name);
             return -1;
-        } else if (!is_device(optarg, &p->device)) {
-            fprintf(stderr, "%s: --device: '%s': must be a number from 0\n", p->name, optarg);
+        } else if (program_device(p, optarg) != 0) {
             return -1;
         }
     }
@@ -52,8 +52,7 @@ int program_options(program *p, int argc, char **argv, const char *usage)
 void program_fail(program *p, const culvert_error *err)
 {
     fprintf(stderr, "%s: %s\n", p->name, err->message);
-    p->status =
-        culvert_error_class(err->code) == CULVERT_CLASS_DEVICE_LOST ? EXIT_LOST : EXIT_FAILED;
+    p->status = exit_status_of(err);
 }
 
 int program_open(program *p, const culvert_image *image)

@@ -6,10 +6,10 @@
 #ifndef EXAMPLES_PROGRAM_H
 #define EXAMPLES_PROGRAM_H
 
+#include "exit_status.h"
+
 #include <culvert/culvert.h>
 #include <ev.h>
-
-enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_LOST = 3 /* the device: a new process is needed */ };
 
 typedef struct program {
     const char *name;   /* for messages */
@@ -28,6 +28,9 @@ typedef struct program {
 /* Reads --driver NAME, --device N and --help. Returns the index of the first argument that is no option; or -1: the
    program is over, with `status` (the usage or a message was printed). */
 int program_options(program *, int argc, char **argv, const char *usage);
+
+/* Reads the value of --device, for a program that has more options. Returns 0, or -1 after it printed why not. */
+int program_device(program *, const char *text);
 
 /* Opens loop and device and loads an image. Name, driver and device are set before.
    Returns 0, or -1 after it printed why not. */
