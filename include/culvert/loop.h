@@ -147,7 +147,8 @@ CULVERT_API struct ev_loop *culvert_loop_ev(culvert_loop *loop);
  *
  * @param loop borrowed.
  * @return seconds: 0 if something is ready now; finite while work is in flight or a timer runs;
- *         INFINITY if nothing is pending.
+ *         INFINITY if nothing is pending. What keeps no loop alive does not count: memory that could go
+ *         back to the driver after a while (culvert_gpu_options.trim_seconds) does so at a later look.
  * Errors: none; 0 after culvert_loop_free and in a child after fork(). Thread: loop. Re-entrant:
  * yes. Since 0.1.0.
  */

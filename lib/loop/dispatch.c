@@ -334,7 +334,9 @@ double culvert_loop_arm(culvert_loop *loop)
     culvert__check_thread(&loop->core, "culvert_loop_arm");
     culvert_loop_ref(loop);
     double seconds = look(loop, false);
-    if (seconds > 0.0) {
+    if (seconds >= FOREVER && loop->keep == 0) {
+        seconds = INFINITY; /* housekeeping, which keeps no loop alive, waits for the next look */
+    } else if (seconds > 0.0) {
         const uint64_t when = culvert__timers_next(loop), now = culvert__now();
 
         if (when != UINT64_MAX) {
@@ -343,7 +345,7 @@ double culvert_loop_arm(culvert_loop *loop)
         }
         /* Jobs and descriptors: nothing wakes the program, so it must ask. */
         if (seconds >= FOREVER)
-            seconds = loop->keep > 0 ? 1e-3 : INFINITY;
+            seconds = 1e-3;
     }
     culvert_loop_unref(loop);
     return seconds;

@@ -442,6 +442,26 @@ START_TEST(arm_tells_how_long_a_program_may_sleep)
 }
 END_TEST
 
+static void never(culvert__timer *timer)
+{
+    (void)timer;
+}
+
+/* A timer that keeps no loop alive is nothing that a program has to wait for. */
+START_TEST(arm_does_not_count_what_keeps_no_loop_alive)
+{
+    culvert__timer housekeeping = {.fire = never};
+
+    ck_assert_int_eq(culvert__timer_start(fx.loop, &housekeeping, 5.0, false), CULVERT_OK);
+    ck_assert(isinf(culvert_loop_arm(fx.loop)));
+    culvert_future *s = culvert_sleep(fx.loop, 50.0);
+    ck_assert(culvert_loop_arm(fx.loop) <=
+              5.0); /* but it is not late for it where it wakes anyway */
+    culvert_unref(s);
+    culvert__timer_stop(fx.loop, &housekeeping);
+}
+END_TEST
+
 /* A program that sleeps by itself and asks again in time sees everything through. */
 START_TEST(a_program_may_sleep_by_itself)
 {
@@ -486,6 +506,7 @@ int main(void)
 
     tc = fx_case(suite, "arm");
     tcase_add_test(tc, arm_tells_how_long_a_program_may_sleep);
+    tcase_add_test(tc, arm_does_not_count_what_keeps_no_loop_alive);
     tcase_add_test(tc, a_program_may_sleep_by_itself);
     return test_main((Suite *[]){suite, NULL});
 }
