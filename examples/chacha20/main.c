@@ -69,6 +69,9 @@ static int open_all(program *p)
     p->gpu = culvert_gpu_open(p->loop, p->options.device, NULL, &p->err);
     if (p->gpu == NULL || stream_io_open_out(&p->out, p->loop, p->options.out, &p->err) != 0)
         return -1;
+    if (p->options.trace != NULL &&
+        culvert_trace_start(p->loop, p->options.trace, &p->err) != CULVERT_OK)
+        return -1;
     progress_start(&p->progress, p->in.size);
     p->pipe =
         pipeline_new(p->gpu, &p->options, &p->in, &p->out, progress_show, &p->progress, &p->err);

@@ -32,6 +32,7 @@ static const char usage[] =
     "      --driver NAME   cuda, sim (a simulated GPU), auto, or the path of a driver library\n"
     "                      (default: what CULVERT_DRIVER says, else cuda)\n"
     "      --device N      which device (default 0)\n"
+    "      --trace FILE    write a timeline of the device work, for https://ui.perfetto.dev\n"
     "  -v, --verbose       say on standard error what was done\n"
     "  -h, --help          this text\n"
     "  -V, --version       the version\n"
@@ -81,19 +82,15 @@ static int number(const char *name, int units, unsigned long long least, unsigne
                : EXIT_USAGE;
 }
 
-enum { DRIVER = 256, DEVICE };
+enum { DRIVER = 256, DEVICE, TRACE };
 
-static const struct option longs[] = {{"key", required_argument, NULL, 'k'},
-                                      {"nonce", required_argument, NULL, 'n'},
-                                      {"counter", required_argument, NULL, 'c'},
-                                      {"chunk", required_argument, NULL, 'b'},
-                                      {"depth", required_argument, NULL, 'd'},
-                                      {"driver", required_argument, NULL, DRIVER},
-                                      {"device", required_argument, NULL, DEVICE},
-                                      {"verbose", no_argument, NULL, 'v'},
-                                      {"help", no_argument, NULL, 'h'},
-                                      {"version", no_argument, NULL, 'V'},
-                                      {NULL, 0, NULL, 0}};
+static const struct option longs[] = {
+    {"key", required_argument, NULL, 'k'},       {"nonce", required_argument, NULL, 'n'},
+    {"counter", required_argument, NULL, 'c'},   {"chunk", required_argument, NULL, 'b'},
+    {"depth", required_argument, NULL, 'd'},     {"driver", required_argument, NULL, DRIVER},
+    {"device", required_argument, NULL, DEVICE}, {"trace", required_argument, NULL, TRACE},
+    {"verbose", no_argument, NULL, 'v'},         {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},         {NULL, 0, NULL, 0}};
 
 static int parse_one(options *o, int c, unsigned *seen)
 {
@@ -117,6 +114,7 @@ static int parse_one(options *o, int c, unsigned *seen)
         o->depth = (unsigned)n;
         return r;
     case DRIVER: o->driver = optarg; return -1;
+    case TRACE: o->trace = optarg; return -1;
     case DEVICE:
         r = number("--device", 0, 0, 1023, &n);
         o->device = (int)n;

@@ -15,6 +15,7 @@ typedef struct options {
     size_t chunk; /* bytes, a multiple of 64 */
     unsigned depth;
     const char *driver; /* NULL: the environment's choice */
+    const char *trace;  /* NULL: none */
     int device;
     int verbose;
     const char *in, *out; /* NULL: standard input, output */

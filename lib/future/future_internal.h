@@ -236,6 +236,28 @@ enum { CULVERT__STATICS = 5, CULVERT__BLOCK_CLASSES = 2 };
 
 typedef struct culvert__block culvert__block;
 
+enum { CULVERT__BUCKETS = 32, CULVERT__OP_KINDS = 8 };
+
+/* What has happened so far: culvert_loop_stats. The loop's thread counts, and nobody else looks. */
+typedef struct culvert__counters {
+    uint64_t turns;                /* of the loop */
+    uint64_t spins, sleeps, ticks; /* turns that kept turning, slept, slept a millisecond */
+    uint64_t host_function_wakes, thread_wakes;       /* arms that came back */
+    uint64_t queries;                                 /* of events and streams */
+    uint64_t submitted, resolved, rejected, canceled; /* sequences */
+    uint64_t operations[CULVERT__OP_KINDS];           /* in the driver, by kind */
+    uint64_t longest_ns;                              /* batch of callbacks */
+    uint64_t latency[CULVERT__BUCKETS];               /* segments, from the driver to seen over */
+    uint64_t stalls[CULVERT__BUCKETS];                /* batches of callbacks */
+} culvert__counters;
+/* Bucket i has what took less than 2^i microseconds, and not less than the one before. */
+static inline void culvert__bucket(uint64_t *buckets, uint64_t ns)
+{
+    uint64_t us = ns / 1000;
+    unsigned i = us == 0 ? 0 : 64u - (unsigned)__builtin_clzll(us);
+    buckets[i < CULVERT__BUCKETS ? i : CULVERT__BUCKETS - 1]++;
+}
+
 struct culvert__core {
     culvert__link ready;    /* culvert__task.link */
     culvert__link *barrier; /* in ready: from here on not in this turn; NULL: none */
@@ -263,8 +285,9 @@ struct culvert__core {
     void (*close)(
         culvert__core *); /* what culvert_loop_free put off, from the outermost culvert__leave */
     void (*unhandled)(culvert__core *, const culvert_error *);
-    unsigned clocks;                /* numbers of gpus: see timing.c there */
-    unsigned traces;                /* numbers of tracers */
+    unsigned clocks; /* numbers of gpus: see timing.c there */
+    unsigned traces; /* numbers of tracers */
+    culvert__counters counters;
     struct culvert__tracer *tracer; /* NULL: nothing is traced. See loop_internal.h */
     _Atomic uintptr_t owner; /* the loop's thread, or the one that made the binding; see thread.c */
     culvert_future statics[CULVERT__STATICS];

@@ -71,9 +71,11 @@ static void note_latency(culvert_stream *s, uint64_t submitted, uint64_t now)
     s->spin_end = 0;
 }
 
-static void settle_entry(culvert_stream *s)
+static void settle_entry(culvert_stream *s, uint64_t now)
 {
     culvert__entry *entry = culvert__entry_at(s, s->seen);
+    culvert__bucket(culvert__gpu_core(s->gpu)->counters.latency,
+                    now > entry->submitted ? now - entry->submitted : 0);
     culvert_seq *seq = entry->seq;
     culvert__event_give(s->gpu, entry->event, false);
     culvert__units_give(s, entry->units);
@@ -100,6 +102,7 @@ static int query_stream(culvert_stream *s)
 static int query(culvert_stream *s, uint64_t number)
 {
     const culvert__driver *drv = s->gpu->drv;
+    culvert__gpu_core(s->gpu)->counters.queries++;
     for (uint64_t n = number; n < s->enq; n++) {
         struct CUevent_st *event = culvert__entry_at(s, n)->event;
         if (event != NULL)
@@ -167,10 +170,11 @@ static bool poll_stream(culvert_stream *s)
     if (end == s->seen || culvert__device_is_lost(s->gpu->device))
         return false;
     uint64_t count = end - s->seen;
-    note_latency(s, culvert__entry_at(s, end - 1)->submitted, culvert__now());
+    uint64_t now = culvert__now();
+    note_latency(s, culvert__entry_at(s, end - 1)->submitted, now);
     watch_ends(s, end);
     while (s->seen < end)
-        settle_entry(s);
+        settle_entry(s, now);
     culvert__stream_pump(s);
     return count >= POLL_MAX && s->seen != s->enq;
 }
@@ -363,8 +367,10 @@ double culvert__completion_before_sleep(culvert_gpu *gpu, bool may_spin)
     bool tick = false, in_flight = false, moved = false;
     if (culvert__list_empty(&flow->busy) || culvert__device_is_lost(gpu->device))
         return INFINITY; /* lost: what rejects it all is a post */
-    if (spins(gpu) || (may_spin && some_spin(gpu)))
+    if (spins(gpu) || (may_spin && some_spin(gpu))) {
+        culvert__gpu_core(gpu)->counters.spins++;
         return 0;
+    }
     culvert__gpu_ref(gpu);
     culvert__visit visit = culvert__driver_enter(gpu, "cuEventQuery");
     for (culvert__link *l = flow->busy.next, *next; l != &flow->busy; l = next) {
@@ -387,7 +393,9 @@ double culvert__completion_before_sleep(culvert_gpu *gpu, bool may_spin)
     culvert__gpu_unref(gpu);
     if (moved)
         return 0; /* what the other streams are armed for may be too late now */
-    if (tick)
+    if (tick) {
+        culvert__gpu_core(gpu)->counters.ticks++;
         return tick_seconds;
+    }
     return in_flight ? watchdog_seconds : INFINITY;
 }

@@ -314,6 +314,7 @@ static void arrived(culvert__post *node)
     culvert__watch *watch = CULVERT__CONTAINER(node, culvert__watch, post);
     watch->posted = false;
     watch->out = false;
+    culvert__gpu_core(watch->stream->gpu)->counters.thread_wakes++;
     culvert__stream_put(watch->stream); /* it is polled in this turn: nothing watches it any more */
 }
 

@@ -228,8 +228,10 @@ static culvert__step run_ops(culvert__segment *segment)
         culvert__step step = do_op(segment, op);
         if (step == CULVERT__STEP_FAIL)
             fail_with_result(segment);
-        if (step == CULVERT__STEP_DONE || step == CULVERT__STEP_LAST)
+        if (step == CULVERT__STEP_DONE || step == CULVERT__STEP_LAST) {
+            culvert__gpu_core(seq->gpu)->counters.operations[op->kind]++;
             seq->cursor = op->next;
+        }
         if (step == CULVERT__STEP_LAST && seq->cursor == NULL)
             return CULVERT__STEP_DONE;
         if (step != CULVERT__STEP_DONE)

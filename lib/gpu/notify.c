@@ -47,6 +47,7 @@ static void arrived(culvert__post *post)
         return;
     atomic_fetch_sub(&n->gpu->device->arms, 1);
     n->gpu->flow->late = false;
+    culvert__gpu_core(n->gpu)->counters.host_function_wakes++;
     if (s->arm == n) {
         s->arm = NULL;
         s->arm_done = 0;

@@ -239,6 +239,7 @@ culvert_future *culvert_seq_submit_at(const char *where, culvert_seq *seq)
     seq->future = (culvert__seq_future *)(void *)future;
     seq->future->seq = seq;
     seq->number = ++seq->gpu->flow->submitted;
+    core->counters.submitted++;
     if (core->tracer != NULL)
         culvert__seq_trace_begin(seq);
     culvert__stream_submit(seq->stream, seq);

@@ -127,7 +127,11 @@ static void measure(culvert_seq *seq)
 static void settle(culvert_seq *seq)
 {
     culvert_future *future = &seq->future->base;
+    culvert__counters *counters = &culvert__gpu_core(seq->gpu)->counters;
     bool awaited = false;
+    ++*(seq->canceled ? &counters->canceled
+        : seq->failed ? &counters->rejected
+                      : &counters->resolved);
     measure(seq);
     if (seq->traced != NULL)
         awaited = culvert__seq_trace_over(seq);

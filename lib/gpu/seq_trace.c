@@ -2,10 +2,19 @@
 /* What a tracer is told of a sequence. Nothing here is called without one. */
 #include "gpu/flow.h"
 
+/* What a sequence is called by: its first kernel, or else its first operation. */
+static const culvert__op *main_op(const culvert_seq *seq)
+{
+    for (const culvert__op *op = seq->ops; op != NULL; op = op->next)
+        if (op->kind == CULVERT__OP_LAUNCH)
+            return op;
+    return seq->ops;
+}
+
 void culvert__seq_trace_begin(culvert_seq *seq)
 {
     culvert__tracer *tracer = culvert__gpu_core(seq->gpu)->tracer;
-    const culvert__op *op = seq->ops;
+    const culvert__op *op = main_op(seq);
     const culvert__trace_begin begin = {.name = culvert__op_name(op),
                                         .detail = op != NULL && op->kind == CULVERT__OP_LAUNCH
                                                       ? op->u.launch.kernel->name

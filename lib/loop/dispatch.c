@@ -98,6 +98,13 @@ void culvert__source_remove(culvert_loop *loop, culvert__source *source)
     culvert__list_unlink(&source->link);
 }
 
+culvert__source *culvert__source_next(culvert_loop *loop, culvert__source *source)
+{
+    culvert__link *next = source != NULL ? source->link.next : loop->sources.next;
+
+    return next != &loop->sources ? CULVERT__CONTAINER(next, culvert__source, link) : NULL;
+}
+
 /* The next source of a walk that is begun with loop->cursor = loop->sources.next; it may be
    removed. */
 static culvert__source *next_source(culvert_loop *loop)
@@ -197,6 +204,7 @@ static void prepare(culvert_loop *loop)
         idle_on(loop);
     } else {
         idle_off(loop);
+        loop->core.counters.sleeps++;
         set_timer(loop, seconds);
     }
 }
@@ -219,12 +227,21 @@ static void on_prepare(struct ev_loop *ev, ev_prepare *w, int revents)
 
 /* ---- check ---- */
 
+/* The sockets and timers of the program had to wait for so long. */
+static void note_batch(culvert__core *core, uint64_t ns)
+{
+    culvert__bucket(core->counters.stalls, ns);
+    if (ns > core->counters.longest_ns)
+        core->counters.longest_ns = ns;
+}
+
 static void check(culvert_loop *loop)
 {
     culvert__core *core = &loop->core;
 
     loop->decided = false;
     core->awake = loop->alive;
+    core->counters.turns++;
     culvert__turn_begin(core);
     culvert__loop_gather(loop);
     if (!culvert__loop_up(loop))
@@ -232,7 +249,10 @@ static void check(culvert_loop *loop)
     if (loop->timers > 0 || !culvert__list_empty(&core->ready)) {
         const uint64_t now = culvert__now();
 
+        const bool any = !culvert__list_empty(&core->ready);
         culvert__ready_run(core, BATCH_TASKS, now + BATCH_NS);
+        if (any)
+            note_batch(core, culvert__now() - now);
         if (culvert__forked()) /* a callback did, and this is the child: see on_prepare */
             return;
         /* After the batch: what has happened wins over the time being up. */

@@ -84,6 +84,8 @@ typedef struct culvert__source {
        loop; the source has been unlinked. forked: touch neither driver nor threads. */
     void (*detach)(struct culvert__source *, bool forked);
 } culvert__source;
+/* For a walk over all of them; NULL: the first, and behind the last. */
+culvert__source *culvert__source_next(culvert_loop *, culvert__source *);
 void culvert__source_add(culvert_loop *, culvert__source *);
 void culvert__source_remove(culvert_loop *, culvert__source *); /* not after detach */
 

@@ -224,6 +224,14 @@ check "--help" expect_status 0 "$program" --help
 check "--version" expect_status 0 "$program" --version
 key_is_secret() { expect_status 2 "$program" --key deadbeef --nonce "$nonce" && ! says deadbeef 2>/dev/null; }
 check "a key is not repeated in messages" key_is_secret
+traced() {
+    head -c 300000 /dev/zero >"$work/in.trace"
+    expect_status 0 encrypt --trace "$work/trace.json" --chunk 64k "$work/in.trace" "$work/out.trace" &&
+        grep -q '"culvert_seq_launch chacha20' "$work/trace.json" && [ "$(tail -c 2 "$work/trace.json")" = "]" ]
+}
+check "--trace" traced
+no_trace() { expect_status 1 encrypt --trace "$work/no/where" "$work/in.trace" && says "$work/no/where"; }
+check "--trace to nowhere" no_trace
 unknown_driver() { expect_status 1 encrypt --driver bogus "$work/in" && says bogus; }
 check "an unknown driver" unknown_driver
 no_driver() { CULVERT_DRIVER=$work/no.so expect_status 1 encrypt "$work/in" && says "no.so"; }

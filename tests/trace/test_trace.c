@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Traces: starting and stopping, and what they cost. The file is looked at by trace.py. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 #include "culvert/sim.h"
 #include "gpu/gpu_fixture.h"
 #include "lib/check_main.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +115,117 @@ START_TEST(a_trace_times_nothing_for_the_program)
 }
 END_TEST
 
+/* ---- numbers ---- */
+
+static culvert_loop_statistics stats(void)
+{
+    culvert_loop_statistics s = {.struct_size = sizeof s};
+    ck_assert_int_eq(culvert_loop_stats(f.loop, &s), CULVERT_OK);
+    return s;
+}
+
+static uint64_t sum(const uint64_t *buckets)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < CULVERT_STATS_BUCKETS; i++)
+        n += buckets[i];
+    return n;
+}
+
+/* 16 ms and more */
+static uint64_t long_ones(const culvert_loop_statistics *s)
+{
+    uint64_t n = 0;
+    for (int i = 15; i < CULVERT_STATS_BUCKETS; i++)
+        n += s->stalls[i];
+    return n;
+}
+
+static void sleep_in_it(culvert_future *done, void *arg)
+{
+    (void)done, (void)arg;
+    usleep(20000);
+}
+
+START_TEST(what_has_happened_is_counted)
+{
+    char bytes[4096] = "";
+    const culvert_grid one = {.blocks = {1}, .threads = {1}};
+    culvert_buffer *a = gpu_fixture_buffer(&f, 4096), *b = gpu_fixture_buffer(&f, 4096);
+    culvert_loop_statistics before = stats();
+    for (int i = 0; i < 3; i++) {
+        culvert_seq *seq = culvert_seq_begin(f.stream);
+        culvert_seq_upload(seq, a, 0, bytes, sizeof bytes);
+        culvert_seq_copy(seq, b, 0, a, 0, 4096);
+        culvert_seq_fill(seq, b, 0, 16, 1, 4);
+        culvert_seq_launch(seq, gpu_fixture_kernel(&f, "empty"), &one, NULL, 0);
+        culvert_seq_download(seq, bytes, b, 0, sizeof bytes);
+        gpu_fixture_ok(culvert_seq_submit(seq));
+    }
+    culvert_promise *promise;
+    culvert_future *never;
+    promise = culvert_promise_new(f.loop, &never);
+    culvert_seq *seq = culvert_seq_begin(f.stream);
+    culvert_seq_wait(seq, never);
+    culvert_future *held = culvert_seq_submit(seq);
+    ck_assert_uint_eq(stats().queued, 1);
+    culvert_cancel(held);
+    gpu_fixture_fails(held, CULVERT_ECANCELED);
+    culvert_promise_drop(promise);
+    culvert_loop_statistics now = stats();
+    ck_assert_uint_eq(now.submitted - before.submitted, 4);
+    ck_assert_uint_eq(now.resolved - before.resolved, 3);
+    ck_assert_uint_eq(now.canceled - before.canceled, 1);
+    ck_assert_uint_eq(now.rejected, before.rejected);
+    ck_assert_uint_eq(now.uploads - before.uploads, 3);
+    ck_assert_uint_eq(now.copies - before.copies, 3);
+    ck_assert_uint_eq(now.fills - before.fills, 3);
+    ck_assert_uint_eq(now.launches - before.launches, 3);
+    ck_assert_uint_eq(now.downloads - before.downloads, 3);
+    ck_assert_uint_eq(now.calls + now.graphs, 0);
+    ck_assert_uint_eq(sum(now.latency) - sum(before.latency), 3);
+    ck_assert_uint_gt(now.turns, before.turns);
+    ck_assert_uint_gt(now.queries, before.queries);
+    ck_assert_uint_eq(now.gpus, 1);
+    ck_assert_uint_ge(now.streams, 1);
+    ck_assert_uint_eq(now.in_flight + now.queued, 0);
+    ck_assert_uint_ge(now.device_bytes_used, 2 * 4096);
+    ck_assert_uint_ge(now.device_bytes, now.device_bytes_used);
+    ck_assert_uint_ge(now.pinned_bytes, now.pinned_bytes_used);
+    ck_assert_uint_eq(now.events, now.events_free);
+    culvert_buffer_unref(a);
+    culvert_buffer_unref(b);
+}
+END_TEST
+
+START_TEST(a_callback_that_holds_the_loop_shows)
+{
+    culvert_loop_statistics before = stats();
+    culvert_future *done = culvert_stream_done(f.stream);
+    ck_assert_int_eq(culvert_on_settled(done, sleep_in_it, NULL, NULL), CULVERT_OK);
+    gpu_fixture_idle(&f, f.stream);
+    gpu_fixture_ok(culvert_sleep(f.loop, 0));
+    culvert_loop_statistics now = stats();
+    ck_assert_double_ge(now.longest_stall_seconds, 0.02);
+    ck_assert_uint_gt(long_ones(&now), long_ones(&before));
+}
+END_TEST
+
+START_TEST(a_struct_of_another_size_is_refused_or_filled_in_part)
+{
+    culvert_loop_statistics s;
+    memset(&s, 0x55, sizeof s);
+    s.struct_size = 0;
+    ck_assert_int_eq(culvert_loop_stats(f.loop, &s), CULVERT_EINVAL);
+    s.struct_size = sizeof s + 1;
+    ck_assert_int_eq(culvert_loop_stats(f.loop, &s), CULVERT_EINVAL);
+    s.struct_size = offsetof(culvert_loop_statistics, spins);
+    ck_assert_int_eq(culvert_loop_stats(f.loop, &s), CULVERT_OK);
+    ck_assert_uint_eq(s.spins, 0x5555555555555555u);
+    ck_assert_uint_ne(s.turns, 0x5555555555555555u);
+}
+END_TEST
+
 /* ---- the simulator ---- */
 
 /* No trace: no call more than before there was one, and none that tells a time. */
@@ -160,6 +272,9 @@ static Suite *trace_suite(void)
     tcase_add_test(any, what_is_traced_is_what_was_submitted_meanwhile);
     tcase_add_test(any, a_sequence_may_outlive_its_trace);
     tcase_add_test(any, a_trace_times_nothing_for_the_program);
+    tcase_add_test(any, what_has_happened_is_counted);
+    tcase_add_test(any, a_callback_that_holds_the_loop_shows);
+    tcase_add_test(any, a_struct_of_another_size_is_refused_or_filled_in_part);
     suite_add_tcase(suite, any);
     if (!gpu_fixture_simulated())
         return suite;
