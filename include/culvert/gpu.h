@@ -248,6 +248,10 @@ CULVERT_API culvert_stream *culvert_stream_new_at(const char *where, culvert_gpu
  * can. The pool has culvert_gpu_options.streams streams a priority, made when first needed; where the
  * driver gives fewer, those are shared, with a warning to on_log.
  *
+ * These streams have no max_queued, as they are everybody's. Who uses them bounds himself before: by a
+ * culvert_semaphore or a batcher, or by looking at culvert_stream_queued of what was picked, which is the
+ * least there is. Or by streams of one's own (culvert_stream_new).
+ *
  * @param gpu borrowed.
  * @param priority culvert_priority.
  * @param err filled on failure; may be NULL.
@@ -573,7 +577,8 @@ culvert_module_load_at(const char *where, culvert_gpu *gpu, const culvert_image 
  * A kernel of a module.
  *
  * @param module borrowed.
- * @param name borrowed: the function's name (extern "C" in the source).
+ * @param name borrowed: the function's name (extern "C" in the source, and for the simulator followed by
+ *        CULVERT_KERNEL: a GPU finds it without, the simulator does not).
  * @param err filled on failure; may be NULL.
  * @return borrowed: it lives as long as the module; NULL on failure: CULVERT_EINVAL (no such kernel;
  *         the message has the module's name), CULVERT_ENOMEM, CULVERT_EDRIVER, CULVERT_EDEVICELOST,
@@ -702,6 +707,11 @@ CULVERT_API CULVERT_NODISCARD culvert_seq *culvert_seq_begin_at(const char *wher
  * the sequence is held in the library, and later ones of its stream behind it. Where the device waits
  * and the awaited work fails, this sequence has run, and rejects.
  *
+ * A sequence owes work to the host if it downloads into ordinary memory: the device's part ends in
+ * pinned memory of the library, and the library copies from there to dst afterwards, when it has seen
+ * that end. The end on the device is then not the end of the sequence, so the device must not go on by
+ * itself: what waits may read dst. Downloads into host buffers owe nothing.
+ *
  * @param seq borrowed.
  * @param future consumed; of the same binding (else CULVERT_EINVAL).
  * Errors: with the future of culvert_seq_submit. Thread: loop. Re-entrant: yes. Since 0.1.0.
@@ -717,7 +727,9 @@ CULVERT_API void culvert_seq_wait_at(const char *where, culvert_seq *seq, culver
  * @param dst_offset in bytes.
  * @param src borrowed until the sequence's future settled: it is read at any time between submit and
  *        then, and must not change meanwhile. Ordinary memory is staged through pinned memory of the
- *        library; the data of a host buffer is copied from directly.
+ *        library; the data of a host buffer is copied from directly. Of such a pointer no buffer is
+ *        known: neither is the buffer held, nor is checked where it ends (of culvert_host_register
+ *        alone it is held, and what runs past its end is staged). culvert_seq_copy does both.
  * @param bytes 0 is allowed (src may then be NULL).
  * Errors, with the future of culvert_seq_submit: CULVERT_EINVAL (runs past the end of the buffer, a
  * buffer of another device, src is NULL), CULVERT_EOVERFLOW, CULVERT_ENOMEM. Thread: loop.
@@ -733,7 +745,8 @@ CULVERT_API void culvert_seq_upload_at(const char *where, culvert_seq *seq, culv
  *
  * @param seq borrowed.
  * @param dst borrowed until the sequence's future settled, on every path: it may be written until
- *        then, and holds the result when the future resolved.
+ *        then, and holds the result when the future resolved. The data of a host buffer: as of
+ *        culvert_seq_upload's src.
  * @param src borrowed for the call; held by the work.
  * @param src_offset in bytes.
  * @param bytes 0 is allowed (dst may then be NULL).
@@ -920,6 +933,10 @@ CULVERT_API void culvert_seq_timed(culvert_seq *seq);
  * Cancelling the future before any of the sequence is in the driver takes it out of the stream. After
  * that the future settles with the real outcome when the work is over; of a long sequence that is not
  * wholly in the driver the rest is left out, and it rejects with CULVERT_ECANCELED.
+ *
+ * From here on until it has settled the sequence keeps ev_run from returning, also while it is held in
+ * the library. One that waits for a bare promise, which by itself keeps nothing alive, does so until
+ * somebody settles the promise or cancels the sequence. One that is being built counts for nothing.
  *
  * @param seq consumed.
  * @return the future; value NULL. Rejected: the first error of building it; CULVERT_EAGAIN

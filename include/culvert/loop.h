@@ -96,6 +96,10 @@ CULVERT_API culvert_loop *culvert_loop_new(struct ev_loop *ev, const culvert_loo
  * leaked, never reused. Handles (futures, streams, buffers) stay valid: release functions remain
  * legal, everything else fails with CULVERT_ESHUTDOWN.
  *
+ * So it comes first at the end of a program, and the handles are released after it: the callbacks that
+ * it runs may still use them. (The other order is legal too, where no callback does.) The libev loop
+ * goes last; culvert_loop_ev is NULL by then, so the program keeps a pointer of its own.
+ *
  * It is the only call, but those marked start-up, that may wait for the device. Jobs of culvert_work
  * that have started are waited for until they return.
  *

@@ -20,6 +20,8 @@
  *     CULVERT_SIM_QUEUE_DEPTH       operations that a hardware queue holds (1021)
  *     CULVERT_SIM_HIDE              functions that do not exist, with commas between
  *     CULVERT_SIM_STRICT            1: abort on a violation
+ *     CULVERT_SIM_STACK_KB          stack of a kernel's thread in KiB, at least 16 (64; with a sanitizer
+ *                                   256), read when a kernel first runs
  *     CUDA_DEVICE_MAX_CONNECTIONS   number of hardware queues, 1 to 32 (8)
  *     CUDA_MODULE_LOADING           EAGER or LAZY (LAZY)
  *     CUDA_VISIBLE_DEVICES          as for the real driver; read by cuInit
@@ -54,6 +56,15 @@
  *     work is in flight
  *
  * Violations are counted; in strict mode the first one ends the process.
+ *
+ * FAULTY KERNELS run as code of this process. __trap(), a failed assert() and a wait that can never end
+ * strike the device as on the hardware (719, 710, 719), with a line on stderr. But an access outside of
+ * its memory is one of the process: it ends it with SIGSEGV, or hits other memory unnoticed. No error 700
+ * comes of it; to test a server's answer to that, strike with culvert_sim_poison(). To find such an
+ * access, build program and kernels with -fsanitize=address (culvert_add_kernels passes it on; it sees
+ * __shared__ and local arrays, not the bounds of device memory), or use compute-sanitizer on a GPU. A
+ * thread has a stack of CULVERT_SIM_STACK_KB with a guard page below; one that needs more ends the process
+ * with SIGSEGV. A kernel that loops for ever is stopped at its next block, barrier or __nanosleep() only.
  */
 #ifndef CULVERT_SIM_H
 #define CULVERT_SIM_H
@@ -83,6 +94,13 @@ CULVERT_API int culvert_sim_version(void);
  * streams, events, memory, modules and graphs are gone, controls and counters are as the environment
  * says, and the driver is not initialised. Handles from before are invalid. The simulator's threads
  * have ended.
+ *
+ * It ends the devices that the process has opened with Culvert, too: those that are open are lost to the
+ * process for good (CULVERT_EDEVICELOST, native 3), and only their release functions do what they did.
+ * Where all were closed before, a device opens again once the program has called cuInit() itself, which
+ * the library does once a process. So a test has one case a process, with controls set before the device
+ * is opened, and needs no reset; frameworks that run each test in a child process (Check does) come to
+ * that by themselves, if the parent opens no device.
  *
  * @return nothing. Errors: none. Does not return while a kernel never reaches the end of a block.
  * Thread: any but a host function's; nobody else may be inside a driver call that can return.

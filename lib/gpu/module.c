@@ -178,8 +178,9 @@ static culvert_kernel *open_now(culvert_module *module, const char *name, const 
         char known[120];
         list_kernels(module, known, sizeof known);
         culvert__error_set(err, CULVERT_EINVAL, result, op, where,
-                           "module %s has no kernel %s (extern \"C\"?)%s%s",
-                           culvert__image_name(module->image), name,
+                           "module %s has no kernel %s (extern \"C\"? For the simulator it needs "
+                           "CULVERT_KERNEL(%s))%s%s",
+                           culvert__image_name(module->image), name, name,
                            known[0] == '\0' ? "" : "; it has ", known);
         return NULL;
     }

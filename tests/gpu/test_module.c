@@ -66,6 +66,7 @@ START_TEST(a_name_that_is_not_there_is_an_error_that_names_the_module)
     ck_assert_str_eq(err.op, "culvert_module_kernel");
     ck_assert_ptr_nonnull(strstr(err.where, "test_module.c:"));
     rig_says(&err, "module launches has no kernel putt");
+    rig_says(&err, "CULVERT_KERNEL(putt)");
     rig_says(&err, "nothing, record_all, put, shared_words");
     ck_assert_ptr_null(culvert_module_kernel(module, "", NULL));
     culvert_module_unref(module);

@@ -652,6 +652,45 @@ START_TEST(what_only_describes_a_device_may_fail)
 }
 END_TEST
 
+/* As sim.h says: culvert_sim_reset is the end of the devices that the process has. */
+START_TEST(a_reset_of_the_simulator_ends_the_devices)
+{
+    begin();
+    culvert_gpu *gpu = open_device(0, NULL);
+    culvert_stream *stream = stream_of(gpu);
+    culvert_buffer *buffer = culvert_buffer_new(gpu, 64, NULL);
+    culvert_sim_reset();
+    culvert_future *f = culvert_fill(stream, buffer, 0, 64, 0, 1);
+    ck_assert_int_lt(culvert_await(f, 100), 0);
+    culvert_unref(f);
+    culvert_buffer_unref(buffer);
+    culvert_stream_unref(stream);
+    culvert_gpu_close(gpu);
+    culvert_loop_free(loop); /* all of it can be released still */
+
+    culvert_error err = CULVERT_ERROR_INIT;
+    loop = culvert_loop_new(ev, NULL, &err);
+    ck_assert_int_eq(cuInit(0), 0);
+    err = cannot_open(0, NULL, CULVERT_EDEVICELOST);
+    ck_assert_int_eq(err.native, 3);
+    culvert_loop_free(loop);
+    ev_loop_destroy(ev);
+}
+END_TEST
+
+START_TEST(after_a_reset_the_program_initialises_the_driver)
+{
+    begin();
+    culvert_gpu_close(open_device(0, NULL));
+    culvert_sim_reset();
+    culvert_error err = cannot_open(0, NULL, CULVERT_EDRIVER);
+    ck_assert_int_eq(err.native, 3);
+    ck_assert_int_eq(cuInit(0), 0);
+    culvert_gpu_close(open_device(0, NULL));
+    end();
+}
+END_TEST
+
 int main(void)
 {
     bool sim = gpu_fixture_simulated();
@@ -681,6 +720,8 @@ int main(void)
         TRIAL(t, the_primary_context_goes_with_its_last_user);
         TRIAL(t, what_fails_while_opening_is_reported_and_undone);
         TRIAL(t, what_only_describes_a_device_may_fail);
+        TRIAL(t, a_reset_of_the_simulator_ends_the_devices);
+        TRIAL(t, after_a_reset_the_program_initialises_the_driver);
     }
     return trials_run(t);
 }
