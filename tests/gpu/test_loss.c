@@ -234,8 +234,8 @@ static void lose_on_two_loops(int result, int code)
     pthread_barrier_wait(&meet);
     printf("%d: %.3f s until all had settled\n", result, test_now() - start);
     /* Each names what was oldest on its own loop. */
-    check_party(&first, result, code, "sequence 1 (1 operations from fill)");
-    check_party(&second, result, code, "sequence 1 (1 operations from copy)");
+    check_party(&first, result, code, "sequence 1 (1 operation from fill)");
+    check_party(&second, result, code, "sequence 1 (1 operation from copy)");
 
     uint64_t calls = culvert_sim_calls(NULL);
     pthread_barrier_wait(&meet);
