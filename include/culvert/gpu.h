@@ -140,6 +140,8 @@ CULVERT_API int culvert_gpu_count(culvert_loop *loop, culvert_error *err);
  * @return the device, to be given to culvert_gpu_close; NULL on failure: CULVERT_ENODRIVER,
  *         CULVERT_ENODEVICE (no such ordinal), CULVERT_EINVAL, CULVERT_ENOMEM, CULVERT_EDRIVER,
  *         CULVERT_EDEVICELOST, CULVERT_ESHUTDOWN, CULVERT_EFORKED.
+ * Where the process has other devices of the driver open, the new one and each of them are given access
+ * to each other's memory if the hardware can (see culvert_seq_copy).
  * Thread: loop. Start-up: may block (a context takes up to some 100 ms). Re-entrant: yes.
  * Since 0.1.0.
  */
@@ -760,11 +762,21 @@ CULVERT_API void culvert_seq_download_at(const char *where, culvert_seq *seq, vo
 /**
  * Copies from one buffer to another, device or host on either side.
  *
+ * One side may be memory of another device of the same driver, if the other side is device memory of
+ * the sequence's own: the copy is then work of the sequence's device, in its stream's order, and what
+ * the other device does is ordered with it by culvert_seq_wait alone. The sequence holds the buffer
+ * of the other device until it is over, on whichever loop that device was opened; closing the other
+ * device does not take the memory away. Where the devices can reach each other the copy is direct
+ * (culvert_gpu_open sees to that, once a pair), and otherwise the driver takes it through the host.
+ * If either device is lost before the end the sequence rejects with CULVERT_EDEVICELOST; if only the
+ * other one is, the sequence's device goes on. Such a copy cannot be compiled.
+ *
  * @param seq borrowed.
  * @param dst,src borrowed for the call; held by the work. Ranges of one buffer must not overlap.
  * @param dst_offset,src_offset in bytes.
  * @param bytes 0 is allowed.
- * Errors, thread, re-entrancy: as culvert_seq_upload. Since 0.1.0.
+ * Errors, thread, re-entrancy: as culvert_seq_upload; CULVERT_EINVAL too where neither buffer is
+ * device memory of the sequence's own device. Since 0.1.0.
  */
 CULVERT_API void culvert_seq_copy(culvert_seq *seq, culvert_buffer *dst, size_t dst_offset,
                                   culvert_buffer *src, size_t src_offset, size_t bytes);

@@ -165,6 +165,16 @@ CULVERT_API void culvert_sim_hold(struct CUstream_st *stream);
 CULVERT_API void culvert_sim_release(struct CUstream_st *stream);
 
 /**
+ * Whether the devices can reach each other's memory. Initially they can. Where they cannot,
+ * cuDeviceCanAccessPeer says so and cuCtxEnablePeerAccess fails with
+ * CUDA_ERROR_PEER_ACCESS_UNSUPPORTED; cuMemcpyPeerAsync works all the same.
+ *
+ * @param on 0: they cannot.
+ * @return nothing. Errors: none. Thread: any. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_sim_peer_access(int on);
+
+/**
  * Whether loading a function, by its first launch or by cuFuncLoad, waits for the device and holds up
  * the launches of all threads meanwhile. Some drivers were reported to; an H200 with driver 580, CUDA
  * 13.0 does not, and that is the initial state. With CUDA_MODULE_LOADING=EAGER it makes no difference.

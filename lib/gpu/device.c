@@ -224,6 +224,8 @@ culvert__device *culvert__device_open(const culvert__driver *drv, int ordinal, s
     if (device != NULL) {
         device->refs++;
     } else if ((device = make(drv, ordinal, ctx, err)) != NULL) {
+        for (culvert__device *d = registry; d != NULL; d = d->next)
+            culvert__peers_meet(device, d);
         device->next = registry;
         registry = device;
     }

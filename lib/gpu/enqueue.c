@@ -73,12 +73,32 @@ static culvert__step called(culvert__segment *segment, const char *call, int res
     return CULVERT__STEP_DONE;
 }
 
+/* From or to another device, which may have been lost since. */
+static culvert__step peer_copy(culvert__segment *segment, const culvert__op *op)
+{
+    culvert_seq *seq = segment->seq;
+    culvert_stream *s = seq->stream;
+    culvert_buffer *dst = op->u.copy.dst, *src = op->u.copy.src;
+    seq->peer = true;
+    if (culvert__peer_op_lost(seq, op))
+        return CULVERT__STEP_FAIL;
+    culvert__call_next(s->gpu->flow, "cuMemcpyPeerAsync");
+    return called(segment, "cuMemcpyPeerAsync",
+                  s->gpu->drv->cuMemcpyPeerAsync(dst->address + op->u.copy.dst_offset,
+                                                 dst->memory->device->ctx,
+                                                 src->address + op->u.copy.src_offset,
+                                                 src->memory->device->ctx, op->u.copy.bytes,
+                                                 s->native));
+}
+
 static culvert__step do_copy(culvert__segment *segment, const culvert__op *op)
 {
     culvert_stream *s = segment->seq->stream;
     const culvert__driver *drv = s->gpu->drv;
     culvert_buffer *dst = op->u.copy.dst, *src = op->u.copy.src;
     size_t bytes = op->u.copy.bytes, to = op->u.copy.dst_offset, from = op->u.copy.src_offset;
+    if (culvert__peer_copies(op))
+        return peer_copy(segment, op);
     if (src->data != NULL && dst->data == NULL) {
         culvert__call_next(s->gpu->flow, "cuMemcpyHtoDAsync");
         return called(segment, "cuMemcpyHtoDAsync",

@@ -159,6 +159,7 @@ struct culvert_seq {
     culvert__traced *traced; /* NULL: it is not traced */
     uint64_t built;          /* culvert__now() of its beginning, where there is a trace */
     bool timed_by_program;   /* culvert_gpu_seconds answers */
+    bool peer;               /* it copies from or to another device: see peer.c */
     bool canceled;           /* the failure is a cancellation */
     bool buried;             /* the device may still use what it holds: leaked when it is over */
     bool started;            /* waits are done, timing has begun */
@@ -399,6 +400,13 @@ culvert__op *culvert__op_new(culvert_seq *, culvert__op_kind, unsigned weight, c
 void culvert__op_add(culvert_seq *, culvert__op *);
 /* A copy that was checked, of buffers that are held; in pieces where it goes over seams. part: it goes on
    with what the operation before began. False: the sequence failed. */
+/* peer.c: copies between devices */
+bool culvert__peer_allows(const culvert_seq *, const culvert_buffer *, const culvert_buffer *other);
+bool culvert__peer_copies(const culvert__op *); /* of a CULVERT__OP_COPY */
+/* Is the other device lost? Then the sequence fails. For one operation, and for all. */
+bool culvert__peer_op_lost(culvert_seq *, const culvert__op *);
+void culvert__peers_lost(culvert_seq *);
+
 bool culvert__seq_add_copy(culvert_seq *, culvert_buffer *dst, size_t dst_offset,
                            culvert_buffer *src, size_t src_offset, size_t bytes, bool part,
                            const char *where);

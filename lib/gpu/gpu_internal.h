@@ -75,6 +75,8 @@ culvert__device *culvert__device_open(const culvert__driver *, int ordinal, stru
 culvert__device *culvert__device_ref(culvert__device *); /* Thread: any */
 void culvert__device_unref(culvert__device *);           /* Thread: any; may call the driver */
 /* The error of what is refused, or failed, because the device is lost. Thread: any */
+/* peer.c: lets each reach the other's memory where it can. Under the registry's lock. */
+void culvert__peers_meet(culvert__device *, culvert__device *);
 void culvert__device_say_lost(culvert__device *, const char *op, const char *where,
                               culvert_error *err);
 /* From then on no call of the driver is made for it. It is lost to a child after fork(), too: what such a

@@ -141,6 +141,14 @@ static const culvert__kind kind = {
 
 static bool op_ok(culvert_seq *seq, const culvert__op *op)
 {
+    if (op->kind == CULVERT__OP_COPY && culvert__peer_copies(op)) {
+        culvert__seq_fail(seq, CULVERT_EINVAL, op_name, op->where,
+                          "operation %zu, a copy of %zu bytes between devices %d and %d: a graph "
+                          "copies within one device",
+                          op->position, op->u.copy.bytes, op->u.copy.src->memory->device->ordinal,
+                          op->u.copy.dst->memory->device->ordinal);
+        return false;
+    }
     if ((op->kind != CULVERT__OP_UPLOAD && op->kind != CULVERT__OP_DOWNLOAD) || op->u.host.direct)
         return true;
     culvert__seq_fail(seq, CULVERT_EINVAL, op_name, op->where,

@@ -159,6 +159,8 @@ static void drop_slots(culvert_seq *seq)
 static void finish(culvert_seq *seq)
 {
     culvert_gpu *gpu = seq->gpu;
+    if (seq->peer)
+        culvert__peers_lost(seq);
     culvert__seq_drop_waits(seq);
     if (seq->in_driver)
         seq->stream->in_flight--;

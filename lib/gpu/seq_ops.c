@@ -205,6 +205,25 @@ bool culvert__seq_add_copy(culvert_seq *seq, culvert_buffer *dst, size_t dst_off
     return true;
 }
 
+/* One side of a copy, given the other: a buffer of this device, or of a peer. */
+static bool check_copied(culvert_seq *seq, const culvert_buffer *buffer,
+                         const culvert_buffer *other, const char *name, const char *where,
+                         size_t offset, size_t bytes)
+{
+    if (!culvert__peer_allows(seq, buffer, other))
+        return culvert__seq_check_buffer(seq, buffer, "copy", name, where, offset, bytes);
+    culvert_error err = CULVERT_ERROR_INIT;
+    culvert__device *device = buffer->memory->device;
+    bool good = culvert__buffer_check(buffer, device, "copy", name, where, offset, bytes, &err);
+    if (good && culvert__device_is_lost(device)) {
+        culvert__device_say_lost(device, name, where, &err);
+        good = false;
+    }
+    if (!good)
+        culvert__seq_fail_with(seq, &err);
+    return good;
+}
+
 void culvert_seq_copy_at(const char *where, culvert_seq *seq, culvert_buffer *dst,
                          size_t dst_offset, culvert_buffer *src, size_t src_offset, size_t bytes)
 {
@@ -213,9 +232,8 @@ void culvert_seq_copy_at(const char *where, culvert_seq *seq, culvert_buffer *ds
         return;
     CULVERT__REQUIRE(dst, name, "dst");
     CULVERT__REQUIRE(src, name, "src");
-    if (!culvert__seq_check_buffer(seq, dst, "copy", name, where, dst_offset, bytes) ||
-        !culvert__seq_check_buffer(seq, src, "copy", name, where, src_offset, bytes) ||
-        bytes == 0) {
+    if (!check_copied(seq, dst, src, name, where, dst_offset, bytes) ||
+        !check_copied(seq, src, dst, name, where, src_offset, bytes) || bytes == 0) {
         culvert__op_nothing(seq);
         return;
     }

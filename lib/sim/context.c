@@ -340,6 +340,8 @@ int cuCtxEnablePeerAccess(culvert__CUcontext peer, unsigned int flags)
     if (result == 0) {
         if (!usable(peer) || peer == ctx)
             result = CULVERT__CUDA_ERROR_INVALID_CONTEXT;
+        else if (culvert__sim.peerless)
+            result = CULVERT__CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
         else if (ctx->peers[peer->device])
             result = CULVERT__CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
         else

@@ -63,6 +63,7 @@ void culvert__sim_defaults(void)
     sim->eager = loading && strcmp(loading, "EAGER") == 0;
     sim->hold_all = false;
     sim->host_mode = CULVERT_SIM_HOST_RUN;
+    sim->peerless = false;
     sim->lazy_waits = false;
     sim->virtual_time = false;
     sim->virtual_ns = 1000000000u;
@@ -204,6 +205,13 @@ void culvert_sim_host_functions(culvert_sim_host_mode mode)
     culvert__sim_lock();
     culvert__sim.host_mode = (int)mode;
     culvert__sim_host_wanted();
+    culvert__sim_unlock();
+}
+
+void culvert_sim_peer_access(int on)
+{
+    culvert__sim_lock();
+    culvert__sim.peerless = on == 0;
     culvert__sim_unlock();
 }
 

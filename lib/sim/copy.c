@@ -214,6 +214,15 @@ int cuMemcpyDtoDAsync_v2(culvert__CUdeviceptr dst, culvert__CUdeviceptr src, siz
                   culvert__SIM_cuMemcpyDtoDAsync);
 }
 
+/* With unified addressing the driver may get by with a wrong context; a program should not rely on it. */
+static void check_context_of(culvert__CUdeviceptr address, const struct CUctx_st *ctx,
+                             const char *side)
+{
+    const struct sim_range *r = culvert__sim_range_find((uintptr_t)address);
+    if (r && r->kind != SIM_RANGE_FREED && r->ctx != ctx)
+        culvert__sim_violation("cuMemcpyPeerAsync: %s is no memory of its context", side);
+}
+
 int cuMemcpyPeerAsync(culvert__CUdeviceptr dst, culvert__CUcontext dst_context,
                       culvert__CUdeviceptr src, culvert__CUcontext src_context, size_t bytes,
                       culvert__CUstream stream)
@@ -223,6 +232,10 @@ int cuMemcpyPeerAsync(culvert__CUdeviceptr dst, culvert__CUcontext dst_context,
     culvert__sim_lock();
     bool good = culvert__sim_object_check(dst_context, SIM_CONTEXT, &result) &&
                 culvert__sim_object_check(src_context, SIM_CONTEXT, &result);
+    if (good && bytes > 0) {
+        check_context_of(dst, dst_context, "dst");
+        check_context_of(src, src_context, "src");
+    }
     culvert__sim_unlock();
     if (!good)
         return CULVERT__CUDA_ERROR_INVALID_CONTEXT;

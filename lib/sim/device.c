@@ -175,7 +175,9 @@ int cuDeviceCanAccessPeer(int *can, culvert__CUdevice device, culvert__CUdevice 
         return CULVERT__CUDA_ERROR_INVALID_VALUE;
     if (!exists(device) || !exists(peer))
         return CULVERT__CUDA_ERROR_INVALID_DEVICE;
-    *can = device != peer;
+    culvert__sim_lock();
+    *can = device != peer && !culvert__sim.peerless;
+    culvert__sim_unlock();
     return 0;
 }
 

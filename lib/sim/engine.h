@@ -299,6 +299,7 @@ struct sim {
     unsigned hardware_queues, queue_depth;
     uint64_t memory_bytes;
     bool eager;
+    bool peerless;   /* devices cannot reach each other */
     bool lazy_waits; /* loading a function waits for the device */
     bool hold_all;
     int host_mode;
