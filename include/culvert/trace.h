@@ -29,9 +29,14 @@ extern "C" {
  * more; without a trace nothing of it does.
  *
  * @param loop borrowed.
- * @param path borrowed for the call: the file, which is made anew.
+ * Where the library was built beside a CUDA Toolkit, a profiler that is attached (one that sets
+ * NVTX_INJECTION64_PATH, as Nsight Systems does) is told each sequence as an NVTX range of the domain
+ * "culvert", from its submit until its callbacks have run.
+ *
+ * @param path borrowed for the call: the file, which is made anew; NULL: none, for a profiler alone.
  * @param err filled on failure; may be NULL.
- * @return CULVERT_OK; CULVERT_EINVAL (a trace is running, or path is NULL), CULVERT_ESYSTEM (the file
+ * @return CULVERT_OK; CULVERT_EINVAL (a trace is running), CULVERT_ENOTSUP (path is NULL, and
+ *         the library was built without NVTX), CULVERT_ESYSTEM (the file
  *         cannot be made; native is the errno), CULVERT_ENOMEM, CULVERT_ESHUTDOWN, CULVERT_EFORKED.
  * Thread: loop. Start-up: makes a file and a thread. Re-entrant: yes. Since 0.1.0.
  */

@@ -23,6 +23,7 @@
 #include "culvert/trace.h"
 
 #include "gpu/gpu_internal.h"
+#include "trace/nvtx.h"
 #include "trace/writer.h"
 
 #include <errno.h>
@@ -40,6 +41,7 @@ typedef struct op {
     struct op *next; /* in the pool */
     tracer *tracer;
     culvert__track *track;
+    uint64_t range; /* of NVTX */
     culvert__record record;
 } op;
 
@@ -51,7 +53,9 @@ typedef struct clock_offset {
 struct tracer {
     culvert__tracer hooks; /* first */
     culvert__core *core;
-    culvert__writer *writer; /* NULL: stopped */
+    bool stopped;
+    culvert__writer *writer; /* NULL: no file, or stopped */
+    void *domain;            /* of NVTX; open until the last range is over */
     unsigned serial, tracks;
     uint64_t ids, lost;
     size_t out; /* ops that sequences have */
@@ -64,8 +68,10 @@ struct tracer {
 
 static void destroy_if_over(tracer *t)
 {
-    if (t->writer == NULL && t->out == 0)
-        free(t);
+    if (!t->stopped || t->out > 0)
+        return;
+    culvert__nvtx_close(t->domain);
+    free(t);
 }
 
 static op *op_take(tracer *t)
@@ -83,10 +89,17 @@ static op *op_take(tracer *t)
 static void op_give(op *o)
 {
     tracer *t = o->tracer;
+    culvert__nvtx_end(t->domain, o->range);
     o->next = t->pool;
     t->pool = o;
     t->out--;
     destroy_if_over(t);
+}
+
+/* False: there is no room for it. */
+static bool put(tracer *t, const culvert__record *r)
+{
+    return t->writer == NULL || culvert__writer_put(t->writer, r);
 }
 
 /* ---- tracks ---- */
@@ -95,7 +108,7 @@ static void name_track(tracer *t, unsigned track, const char *name)
 {
     culvert__record r = {.kind = CULVERT__RECORD_TRACK, .track = track};
     snprintf(r.name, sizeof r.name, "%s", name);
-    (void)culvert__writer_put(t->writer, &r);
+    (void)put(t, &r);
 }
 
 /* A stream's number on this trace; it is named when it is first seen. */
@@ -163,7 +176,8 @@ static culvert__traced *submitted(culvert__tracer *hooks, const culvert__trace_b
              begin->detail);
     if (begin->where != NULL)
         snprintf(r->where, sizeof r->where, "%s", begin->where);
-    if (!culvert__writer_put(t->writer, r)) {
+    o->range = culvert__nvtx_begin(t->domain, r->name);
+    if (!put(t, r)) {
         op_give(o);
         return NULL;
     }
@@ -173,7 +187,7 @@ static culvert__traced *submitted(culvert__tracer *hooks, const culvert__trace_b
 static void enqueued(culvert__traced *traced)
 {
     op *o = (op *)(void *)traced;
-    if (o->tracer->writer != NULL)
+    if (!o->tracer->stopped)
         o->record.enqueued = culvert__now();
 }
 
@@ -189,8 +203,8 @@ static void write_end(op *o)
     culvert__record *r = &o->record;
     r->kind = CULVERT__RECORD_END;
     r->end = culvert__now();
-    if (t->writer != NULL)
-        (void)culvert__writer_put(t->writer, r);
+    if (!t->stopped)
+        (void)put(t, r);
     op_give(o);
 }
 
@@ -203,7 +217,7 @@ static void over(culvert__traced *traced, const culvert__trace_end *end)
 {
     op *o = (op *)(void *)traced;
     tracer *t = o->tracer;
-    if (t->writer == NULL)
+    if (t->stopped)
         return;
     o->record.detected = culvert__now();
     o->record.code = culvert_error_name(end->code);
@@ -215,7 +229,7 @@ static void over(culvert__traced *traced, const culvert__trace_end *end)
 static void settled(culvert__traced *traced, bool awaited)
 {
     op *o = (op *)(void *)traced;
-    if (awaited && o->tracer->writer != NULL)
+    if (awaited && !o->tracer->stopped)
         culvert__ready_push(o->tracer->core, &o->after);
     else
         write_end(o);
@@ -225,9 +239,10 @@ static void stop(culvert__tracer *hooks)
 {
     tracer *t = (tracer *)(void *)hooks;
     uint64_t dropped = 0;
-    int error = culvert__writer_free(t->writer, &dropped);
+    int error = t->writer != NULL ? culvert__writer_free(t->writer, &dropped) : 0;
     culvert_loop *loop = culvert__loop_of(t->core);
     t->writer = NULL;
+    t->stopped = true;
     t->core->tracer = NULL;
     dropped += t->lost;
     if (error != 0)
@@ -247,11 +262,13 @@ static tracer *tracer_new(culvert__core *core, const char *path, int *error)
     *error = ENOMEM;
     if (t == NULL)
         return NULL;
-    t->writer = culvert__writer_new(path, culvert__now(), error);
-    if (t->writer == NULL) {
+    if (path != NULL)
+        t->writer = culvert__writer_new(path, culvert__now(), error);
+    if (path != NULL && t->writer == NULL) {
         free(t);
         return NULL;
     }
+    t->domain = culvert__nvtx_open();
     t->core = core;
     t->serial = ++core->traces;
     t->hooks = (culvert__tracer){.submitted = submitted,
@@ -277,14 +294,18 @@ static int refused(culvert_loop *loop, const char *path, culvert_error *err)
     culvert__core *core = culvert__core_of(loop);
     if (core->closing)
         culvert__error_set(err, CULVERT_ESHUTDOWN, 0, call, NULL, "culvert_loop_free has begun");
-    else if (path == NULL)
-        culvert__error_set(err, CULVERT_EINVAL, 0, call, NULL, "path is NULL");
     else if (core->tracer != NULL)
         culvert__error_set(err, CULVERT_EINVAL, 0, call, NULL,
                            "a trace is running: culvert_trace_stop ends it");
+    else if (path == NULL && !culvert__nvtx_built())
+        culvert__error_set(err, CULVERT_ENOTSUP, 0, call, NULL,
+                           "no file was named, and the library was built without NVTX (a part of "
+                           "the CUDA Toolkit), which would tell a profiler");
     else
         return CULVERT_OK;
-    return core->closing ? CULVERT_ESHUTDOWN : CULVERT_EINVAL;
+    return core->closing          ? CULVERT_ESHUTDOWN
+           : core->tracer != NULL ? CULVERT_EINVAL
+                                  : CULVERT_ENOTSUP;
 }
 
 int culvert_trace_start(culvert_loop *loop, const char *path, culvert_error *err)

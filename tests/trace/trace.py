@@ -40,7 +40,7 @@ def check_rows(events):
                 assert stack.pop()["name"] == e["name"], row
         parts = [e["name"] for e in row[1:] if e["ph"] == "b"]
         if stack:
-            assert stack == [begin] and not parts, row  # in flight when the program ended
+            assert stack[0] is begin and len(stack) <= 2, row  # in flight, or not all written, at the end
         else:
             over += 1
             assert row[-1]["args"]["outcome"] in CODES

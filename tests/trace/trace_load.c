@@ -2,7 +2,7 @@
 /*
  * A program that is traced: two streams with sequences that overlap, callbacks, a failure, a cancellation.
  *
- *     trace_load FILE end|abort|stop|forever
+ *     trace_load FILE end|abort|stop|forever        FILE -: none, for a profiler
  *
  * Prints how many sequences there were; with `forever` it says "going", and goes on until it is killed.
  */
@@ -113,7 +113,8 @@ int main(int argc, char **argv)
         return 2;
     if (!open_all())
         return 77;
-    if (culvert_trace_start(f.loop, argv[1], &err) != CULVERT_OK) {
+    const char *path = strcmp(argv[1], "-") != 0 ? argv[1] : NULL;
+    if (culvert_trace_start(f.loop, path, &err) != CULVERT_OK) {
         fprintf(stderr, "%s\n", err.message);
         return 1;
     }
