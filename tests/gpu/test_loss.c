@@ -1026,11 +1026,93 @@ START_TEST(case_036_a_kernel_that_writes_through_a_bad_pointer)
 }
 END_TEST
 
+/* ---- a real one, on two loops ---- */
+
+enum { EACH = 50 }; /* futures pending, on four streams of each loop */
+
+/* A kernel of a fifth of a second on each stream, and everything behind it. Returns the number of the first
+   that is pending. `bad`: the kernel behind the first one writes where there is nothing. */
+static size_t add_behind_kernels(party *p, bool bad, char out[EACH][64])
+{
+    culvert_grid grid = {.blocks = {1}, .threads = {1}};
+    culvert_future *loaded = culvert_module_load(p->gpu, &culvert_image_fixture);
+    gpu_fixture_ok(culvert_ref(loaded));
+    p->module = culvert_take(loaded);
+    culvert_unref(loaded);
+    pthread_barrier_wait(&meet); /* both have loaded: that waits for kernels */
+    for (int i = 0; i < 4; i++)
+        outcomes_add(&p->all, culvert_launch(p->streams[i], kernel(p, "busy"), &grid,
+                                             CULVERT_ARGS(CULVERT_U64(200000000))));
+    if (bad)
+        outcomes_add(&p->all,
+                     culvert_launch(p->streams[0], kernel(p, "add_word"), &grid,
+                                    CULVERT_ARGS(CULVERT_U64(64), CULVERT_U32(0), CULVERT_U32(1))));
+    size_t first = p->all.n;
+    for (size_t i = 0; i < EACH; i++) {
+        culvert_seq *seq = culvert_seq_begin(p->streams[i % 4]);
+        culvert_seq_launch(seq, kernel(p, "busy"), &grid, CULVERT_ARGS(CULVERT_U64(50000000)));
+        culvert_seq_download(seq, out[i], p->buffer, i * 64, 64);
+        outcomes_add(&p->all, culvert_seq_submit(seq));
+    }
+    return first;
+}
+
+/* Everything settles in time, and is said to be lost: those of streams that had gone on for some
+   milliseconds, too, but what was over before the fault. */
+static void lose_for_real(party *p, bool bad, char out[EACH][64])
+{
+    party_open(p, 0);
+    size_t first = add_behind_kernels(p, bad, out), rejected = 0;
+    double start = test_now();
+    ck_assert(outcomes_wait(&p->all, p->ev, soon));
+    printf("%.3f s until all had settled\n", test_now() - start);
+    for (size_t i = first; i < p->all.n; i++) {
+        const outcome *o = &p->all.list[i];
+        ck_assert_int_eq(o->calls, 1);
+        rejected += o->status == CULVERT_EDEVICELOST;
+        if (o->status == CULVERT_EDEVICELOST) {
+            ck_assert_int_eq(o->error.native, ILLEGAL_ADDRESS);
+            gpu_fixture_says(&o->error, "from launch of ");
+            gpu_fixture_says(&o->error, "test_loss.c:");
+        }
+    }
+    ck_assert_uint_ge(rejected, EACH - 12); /* three a stream may have ended before */
+    trial_turn(p->ev, 0.05);
+    ck_assert_int_eq(p->lost, 1);
+    ck_assert_int_eq(p->lost_error.native, ILLEGAL_ADDRESS);
+    refuses_new_work(p, CULVERT_EDEVICELOST);
+    pthread_barrier_wait(&meet);
+    start = test_now();
+    party_close(p);
+    ck_assert_msg(test_now() - start < soon, "closing took %.3f s", test_now() - start);
+}
+
+static void *real_second_loop(void *arg)
+{
+    static char out[EACH][64];
+    lose_for_real(arg, false, out);
+    return NULL;
+}
+
+START_TEST(case_036_100_futures_on_8_streams_and_2_loops)
+{
+    static party first, second;
+    static char out[EACH][64];
+    pthread_t thread;
+    pthread_barrier_init(&meet, NULL, 2);
+    ck_assert_int_eq(pthread_create(&thread, NULL, real_second_loop, &second), 0);
+    lose_for_real(&first, true, out);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&meet);
+}
+END_TEST
+
 int main(void)
 {
     trials *t = trials_new("loss");
     if (!gpu_fixture_simulated()) {
         TRIAL(t, case_036_a_kernel_that_writes_through_a_bad_pointer);
+        TRIAL(t, case_036_100_futures_on_8_streams_and_2_loops);
         TRIAL(t, on_lost_that_never_came_releases_its_argument);
         return trials_run(t);
     }
