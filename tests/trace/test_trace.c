@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "culvert/sim.h"
 #include "gpu/gpu_fixture.h"
+#include "lib/alloc_fail.h"
 #include "lib/check_main.h"
 #include "trace/nvtx.h"
 
@@ -256,6 +257,25 @@ START_TEST(without_a_trace_nothing_is_called_for_it)
 }
 END_TEST
 
+static void trace_body(void *arg)
+{
+    culvert_error err = CULVERT_ERROR_INIT;
+    (void)arg;
+    int code = culvert_trace_start(f.loop, path, &err);
+    ck_assert_msg(code == CULVERT_OK || code == CULVERT_ENOMEM, "%s", err.message);
+    ck_assert_int_eq(err.code, code);
+    culvert_trace_stop(f.loop);
+}
+
+START_TEST(out_of_memory_at_every_allocation)
+{
+    trace_body(NULL);
+    alloc_fail_this_thread(true);
+    ck_assert_uint_ge(alloc_fail_each(trace_body, NULL), 1);
+    alloc_fail_this_thread(false);
+}
+END_TEST
+
 /* A trace that has no events left goes without; the work does not fail. */
 START_TEST(what_cannot_be_timed_runs_nevertheless)
 {
@@ -285,6 +305,7 @@ static Suite *trace_suite(void)
     TCase *sim = tcase_create("simulator");
     tcase_add_checked_fixture(sim, set_up, tear_down);
     tcase_add_test(sim, without_a_trace_nothing_is_called_for_it);
+    tcase_add_test(sim, out_of_memory_at_every_allocation);
     tcase_add_test(sim, what_cannot_be_timed_runs_nevertheless);
     suite_add_tcase(suite, sim);
     return suite;
