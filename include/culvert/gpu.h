@@ -39,6 +39,7 @@ extern "C" {
 
 struct CUctx_st;
 struct CUstream_st;
+struct CUevent_st;
 
 /** A device, as one binding uses it. Since 0.1.0. */
 typedef struct culvert_gpu culvert_gpu;
@@ -265,6 +266,31 @@ CULVERT_API culvert_stream *culvert_stream_pick_at(const char *where, culvert_gp
                                                    int priority, culvert_error *err);
 
 /**
+ * A stream that was made elsewhere: with the runtime (cudaStream_t is the same type) or by another
+ * library, as one that takes sequences.
+ *
+ * The program may go on putting work of its own there, and it is all in stream order. Of such work
+ * Culvert knows the end only through culvert_stream_done; and so much of it may stand there that the
+ * next launch of anybody blocks, so Culvert has at most half as many operations of its own in flight
+ * as on other streams. Adopt a stream once and share that.
+ *
+ * @param gpu borrowed.
+ * @param native borrowed: it must stay until the last reference is gone and what was submitted is
+ *        over; Culvert never destroys it. NULL (or 1) is the legacy default stream, which waits for
+ *        blocking streams and makes them wait; 2 is the default stream of the calling thread.
+ * @param err filled on failure; may be NULL.
+ * @return the stream, one reference; NULL on failure: CULVERT_EINVAL (of another context than the
+ *         device's), CULVERT_ENOMEM, CULVERT_EDRIVER, CULVERT_EDEVICELOST, CULVERT_ESHUTDOWN,
+ *         CULVERT_EFORKED. While it is being captured into a graph, what is submitted to it rejects
+ *         with CULVERT_EINVAL, and nothing of that is in the graph.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API culvert_stream *culvert_stream_adopt(culvert_gpu *gpu, struct CUstream_st *native,
+                                                 culvert_error *err);
+CULVERT_API culvert_stream *culvert_stream_adopt_at(const char *where, culvert_gpu *gpu,
+                                                    struct CUstream_st *native, culvert_error *err);
+
+/**
  * The driver's handle, for libraries that take one.
  *
  * Work put there by others is in stream order, but the library only knows of its end through
@@ -331,6 +357,24 @@ CULVERT_API void culvert_stream_unref(culvert_stream *stream);
 CULVERT_API CULVERT_NODISCARD culvert_future *culvert_stream_done(culvert_stream *stream);
 CULVERT_API CULVERT_NODISCARD culvert_future *culvert_stream_done_at(const char *where,
                                                                      culvert_stream *stream);
+
+/**
+ * Resolves when the work before an event of the program's own is over: the record that the event has
+ * at the time of this call. The event may be recorded again, or destroyed, at once.
+ *
+ * Such futures do not wait for one another. At most 64 a device may be pending.
+ *
+ * @param gpu borrowed.
+ * @param event borrowed for the call. One that was never recorded counts as over.
+ * @return the future; value NULL. Rejected: CULVERT_EINVAL (it was recorded on a stream that was being
+ *         captured; asking about that may end the capture), CULVERT_EAGAIN (64 are pending),
+ *         CULVERT_EDRIVER, CULVERT_EDEVICELOST, CULVERT_ENOMEM, CULVERT_ESHUTDOWN, CULVERT_EFORKED.
+ * Thread: loop. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API CULVERT_NODISCARD culvert_future *culvert_event_done(culvert_gpu *gpu,
+                                                                 struct CUevent_st *event);
+CULVERT_API CULVERT_NODISCARD culvert_future *
+culvert_event_done_at(const char *where, culvert_gpu *gpu, struct CUevent_st *event);
 
 /* ----------------------------------------------------------------- buffers ---- */
 
@@ -1218,6 +1262,8 @@ extern "C" {
 #define culvert_gpu_open(...)          culvert_gpu_open_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_stream_new(...)        culvert_stream_new_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_stream_pick(...)       culvert_stream_pick_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_stream_adopt(...)      culvert_stream_adopt_at(CULVERT_WHERE, __VA_ARGS__)
+#define culvert_event_done(...)        culvert_event_done_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_stream_done(...)       culvert_stream_done_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_buffer_new(...)        culvert_buffer_new_at(CULVERT_WHERE, __VA_ARGS__)
 #define culvert_host_buffer_new(...)   culvert_host_buffer_new_at(CULVERT_WHERE, __VA_ARGS__)

@@ -6,6 +6,8 @@
  *
  * Invariants:
  *   - device->units is the sum of what is in flight and of what is being enqueued, over all loops.
+ *   - a stream's cap is CULVERT__STREAM_CAP, or half of it where it was adopted, as others put work
+ *     there too. One operation that weighs more goes alone.
  *   - a stream over its cap is `capped` until half of it is free again, so that it is not fed one
  *     operation at a time.
  *   - streams that find the device's cap reached wait in flow->starved, first come first served; their
@@ -25,9 +27,9 @@ enum {
 
 static bool stream_has_room(culvert_stream *s, unsigned least)
 {
-    if (s->capped && s->units > culvert__units_low())
+    if (s->capped && s->units > culvert__units_low(s))
         return false;
-    s->capped = s->units + least > CULVERT__STREAM_CAP;
+    s->capped = s->units > 0 && s->units + least > s->cap;
     return !s->capped;
 }
 
@@ -159,8 +161,10 @@ unsigned culvert__units_take(culvert_stream *s, unsigned least, unsigned most)
     culvert__flow *flow = s->gpu->flow;
     if (!stream_has_room(s, least))
         return 0;
-    if (most > CULVERT__STREAM_CAP - s->units)
-        most = CULVERT__STREAM_CAP - s->units;
+    if (most > s->cap - s->units)
+        most = s->cap - s->units;
+    if (most < least) /* heavier than the cap: it goes alone */
+        most = least;
     bool first = culvert__list_empty(&flow->starved) || flow->starved.next == &s->starved;
     unsigned got = first ? take_of_device(s->gpu, least, most) : 0;
     if (got == 0) {

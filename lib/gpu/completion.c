@@ -46,7 +46,7 @@ static uint64_t want(const culvert_stream *s)
         const culvert__entry *entry = &s->ring[n % CULVERT__STREAM_RING];
         const culvert_seq *seq = entry->seq;
         units -= entry->units;
-        if (budget && units <= culvert__units_low())
+        if (budget && units <= culvert__units_low(s))
             return n;
         if (gives_slots(entry, slots) || culvert__graphs_wanted(entry))
             return n;
@@ -92,8 +92,9 @@ static void settle_entry(culvert_stream *s, uint64_t now)
 static int query_stream(culvert_stream *s)
 {
     int status = CULVERT__CU_STREAM_CAPTURE_STATUS_NONE;
-    if (s->exposed && s->gpu->drv->cuStreamIsCapturing(s->native, &status) == 0 &&
-        status != CULVERT__CU_STREAM_CAPTURE_STATUS_NONE)
+    int r = s->exposed ? s->gpu->drv->cuStreamIsCapturing(s->native, &status) : 0;
+    if (r == CULVERT__CUDA_ERROR_STREAM_CAPTURE_IMPLICIT || /* the legacy stream, and another's */
+        (r == 0 && status != CULVERT__CU_STREAM_CAPTURE_STATUS_NONE))
         return CULVERT__CUDA_ERROR_NOT_READY;
     return s->gpu->drv->cuStreamQuery(s->native);
 }

@@ -48,6 +48,13 @@ static culvert__step look_for_capture(culvert_seq *seq)
         return CULVERT__STEP_DONE;
     culvert__call_next(s->gpu->flow, segment.call);
     segment.result = s->gpu->drv->cuStreamIsCapturing(s->native, &status);
+    if (segment.result == CULVERT__CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
+        culvert__seq_fail(seq, CULVERT_EINVAL, "culvert_seq_submit", seq->where,
+                          "the stream is the legacy default stream, and a blocking stream of its "
+                          "context is being captured into a graph: work put there would break "
+                          "that capture");
+        return CULVERT__STEP_FAIL;
+    }
     if (segment.result != CULVERT__CUDA_SUCCESS) {
         fail_with_result(&segment);
         return CULVERT__STEP_FAIL;

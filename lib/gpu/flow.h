@@ -211,6 +211,9 @@ struct culvert_stream {
     int level;                  /* culvert_priority */
     size_t max_queued;
     bool pooled;  /* made for culvert_stream_pick: the pool holds a reference */
+    bool lane;    /* made for culvert_event_done: likewise */
+    bool clogged; /* lane: something else than our work may stand on it */
+    bool adopted; /* `native` is the program's */
     bool exposed; /* somebody has the native handle */
     bool capped;  /* over the cap: nothing more until units <= half of it */
     bool pumping;
@@ -226,7 +229,7 @@ struct culvert_stream {
     culvert__link queue;         /* culvert_seq.link, oldest first: not wholly in the driver */
     size_t queued;               /* QUEUED sequences */
     size_t in_flight;            /* PART and WHOLE sequences */
-    unsigned units;
+    unsigned units, cap;
     unsigned waiting;                /* sequences with device_waits: it occupies a hardware queue */
     uint64_t seen, enq;              /* entries seen <= n < enq are in the ring */
     culvert__slot *owed, **owed_end; /* staged downloads that have not reached their dst */
@@ -384,9 +387,9 @@ void culvert__budget_leave(culvert_gpu *); /* it starves no more */
 /* Takes all units of the device, if it is idle: nothing can begin then, on any loop, until it is given back. */
 bool culvert__device_claim(culvert__device *);
 void culvert__device_unclaim(culvert_gpu *);
-static inline unsigned culvert__units_low(void)
+static inline unsigned culvert__units_low(const culvert_stream *s)
 {
-    return CULVERT__STREAM_CAP / 2;
+    return s->cap / 2;
 }
 
 /* seq_ops.c: for the functions that build operations. */
@@ -601,6 +604,9 @@ void culvert__gpu_post_done(culvert_gpu *); /* a post of another thread has run 
 void culvert__on_lost_schedule(culvert_gpu *);
 /* stream.c */
 culvert_stream *culvert__stream_make(culvert_gpu *, const culvert_stream_options *, const char *op,
+                                     const char *where, culvert_error *err);
+/* Of a native stream, with one reference. */
+culvert_stream *culvert__stream_wrap(culvert_gpu *, struct CUstream_st *native, const char *op,
                                      const char *where, culvert_error *err);
 void culvert__stream_put(culvert_stream *); /* culvert_stream_unref without its checks */
 void culvert__pool_drop(culvert_gpu *);     /* the pool's references */

@@ -74,24 +74,23 @@ static struct CUstream_st *take_native(culvert_gpu *gpu, int level, const char *
     return r == CULVERT__CUDA_SUCCESS ? native : NULL;
 }
 
-static void give_native(culvert_gpu *gpu, culvert_stream *s)
+static void give_native(culvert_gpu *gpu, struct CUstream_st *native, int level)
 {
     culvert__flow *flow = gpu->flow;
-    int i = level_index(s->level);
-    if (s->native == NULL || culvert__device_is_lost(gpu->device))
+    int i = level_index(level);
+    if (native == NULL || culvert__device_is_lost(gpu->device))
         return;
     if (flow->nspare[i] < sizeof flow->spare[i] / sizeof flow->spare[i][0]) {
-        flow->spare[i][flow->nspare[i]++] = s->native;
+        flow->spare[i][flow->nspare[i]++] = native;
     } else {
         culvert__visit visit = culvert__driver_enter(gpu, "cuStreamDestroy");
-        (void)gpu->drv->cuStreamDestroy(s->native);
+        (void)gpu->drv->cuStreamDestroy(native);
         culvert__driver_leave(gpu, visit);
     }
-    s->native = NULL;
 }
 
-culvert_stream *culvert__stream_make(culvert_gpu *gpu, const culvert_stream_options *options,
-                                     const char *op, const char *where, culvert_error *err)
+culvert_stream *culvert__stream_wrap(culvert_gpu *gpu, struct CUstream_st *native, const char *op,
+                                     const char *where, culvert_error *err)
 {
     culvert_stream *s = calloc(1, sizeof *s);
     if (s == NULL) {
@@ -99,19 +98,28 @@ culvert_stream *culvert__stream_make(culvert_gpu *gpu, const culvert_stream_opti
                            "no memory for %zu bytes of a stream's state", sizeof *s);
         return NULL;
     }
-    s->native = take_native(gpu, options->priority, op, where, err);
-    if (s->native == NULL) {
-        free(s);
-        return NULL;
-    }
+    s->native = native;
     s->refs = 1;
     s->gpu = culvert__gpu_ref(gpu);
-    s->level = options->priority;
-    s->max_queued = options->max_queued;
+    s->cap = CULVERT__STREAM_CAP;
     s->owed_end = &s->owed;
     culvert__watch_init(s);
     culvert__list_init(&s->queue);
     culvert__list_push(&gpu->flow->streams, &s->all);
+    return s;
+}
+
+culvert_stream *culvert__stream_make(culvert_gpu *gpu, const culvert_stream_options *options,
+                                     const char *op, const char *where, culvert_error *err)
+{
+    struct CUstream_st *native = take_native(gpu, options->priority, op, where, err);
+    culvert_stream *s = native != NULL ? culvert__stream_wrap(gpu, native, op, where, err) : NULL;
+    if (s == NULL) {
+        give_native(gpu, native, options->priority);
+        return NULL;
+    }
+    s->level = options->priority;
+    s->max_queued = options->max_queued;
     return s;
 }
 
@@ -202,9 +210,9 @@ void culvert__pool_drop(culvert_gpu *gpu)
     for (culvert__link *l = anchor->next, *next; l != anchor; l = next) {
         next = l->next;
         culvert_stream *s = CULVERT__CONTAINER(l, culvert_stream, all);
-        if (!s->pooled)
+        if (!s->pooled && !s->lane)
             continue;
-        s->pooled = false;
+        s->pooled = s->lane = false;
         culvert__stream_put(s);
     }
     memset(gpu->flow->pooled, 0, sizeof gpu->flow->pooled);
@@ -270,7 +278,9 @@ void culvert__stream_put(culvert_stream *s)
     leave_lines(s);
     if (culvert__linked(&s->all)) {
         culvert__list_unlink(&s->all);
-        give_native(gpu, s);
+        if (!s->adopted)
+            give_native(gpu, s->native, s->level);
+        s->native = NULL;
     }
     free(s);
     culvert__gpu_unref(gpu);
@@ -294,7 +304,7 @@ static void leave(culvert_gpu *gpu, culvert_stream *s, bool leak)
     leave_lines(s);
     if (!leak)
         culvert__units_give(s, s->units); /* for the other loops: they are not to wait for ever */
-    if (!leak && !in_use && s->native != NULL)
+    if (!leak && !in_use && !s->adopted && s->native != NULL)
         (void)gpu->drv->cuStreamDestroy(s->native);
     s->native = NULL;
 }

@@ -157,7 +157,7 @@ static bool over_within(struct CUstream_st *s, double seconds)
     return false;
 }
 
-enum behind { NOTHING, HOST_FUNCTION, KERNEL };
+enum behind { NOTHING, RECORD, HOST_FUNCTION, KERNEL };
 
 /* Streams that wait for a busy one, and then 16 that wait for nothing: how many of these stand still. */
 static int stalled_by(int waiting, enum behind behind)
@@ -174,7 +174,9 @@ static int stalled_by(int waiting, enum behind behind)
     NEED(d->cuEventRecord(e, busy));
     for (int i = 0; i < waiting; i++) {
         NEED(d->cuStreamWaitEvent(s[i], e, 0));
-        if (behind == HOST_FUNCTION)
+        if (behind == RECORD)
+            NEED(d->cuEventRecord(conf_event(), s[i]));
+        else if (behind == HOST_FUNCTION)
             NEED(d->cuLaunchHostFunc(s[i], do_nothing, NULL));
         else if (behind == KERNEL)
             NEED(conf_launch("nothing", s[i], NULL));
@@ -231,6 +233,10 @@ static void wait_64(void)
 static void wait_64_with_nothing(void)
 {
     stall_nobody(64, NOTHING);
+}
+static void wait_64_with_records(void)
+{
+    stall_nobody(64, RECORD);
 }
 static void wait_32_with_host_functions(void)
 {
@@ -345,6 +351,7 @@ const struct row conf_queue_rows[] = {
     {"with 8 hardware queues 4 waiting streams with kernels stall nobody", wait_4, 0},
     {"16 do", wait_16, 0},
     {"64 with nothing do not", wait_64_with_nothing, 0},
+    {"64 with a record do not", wait_64_with_records, 0},
     {"32 with host functions do not", wait_32_with_host_functions, 0},
     {"with 32 hardware queues 16 waiting streams with kernels stall nobody", wait_16_of_32,
      CONF_32_QUEUES},

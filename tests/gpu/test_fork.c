@@ -202,6 +202,9 @@ static int all_calls(void *arg)
     culvert_cancel(h.pending);
     culvert_cancel(h.queued);
     CHECK(culvert_on_settled(culvert_ref(h.pending), settled, &h, counted) == CULVERT_EFORKED);
+    culvert_error why = CULVERT_ERROR_INIT;
+    CHECK(culvert_stream_adopt(f.gpu, NULL, &why) == NULL && why.code == CULVERT_EFORKED);
+    rejected(culvert_event_done(f.gpu, (struct CUevent_st *)(void *)&why));
     CHECK(culvert_loop_arm(f.loop) == 0.0);
 
     /* Letting go does nothing. */
