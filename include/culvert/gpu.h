@@ -397,6 +397,11 @@ CULVERT_API culvert_buffer *culvert_buffer_new_at(const char *where, culvert_gpu
  * Pinned memory of the host, 256-byte aligned, contents undefined: the device copies to and from it
  * at full speed, without staging.
  *
+ * So does every other device that the process has opened with the same driver: as a culvert_buffer it may
+ * be source, destination and argument in the work of any of them, which holds it. By its mere address
+ * (culvert_buffer_data as src or dst) it is known to the culvert_gpu alone that it was made for; in the
+ * work of another it is staged, as ordinary memory is.
+ *
  * Parameters, result, errors and thread as culvert_buffer_new. Start-up: blocks 0.5 ms for each MB by
  * which the pool has to grow. Since 0.1.0.
  */
