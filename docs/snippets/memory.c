@@ -6,6 +6,7 @@
  *     a buffer may go at once: 1 2 3 4
  *     through a host buffer: 10 20 30 40
  *     scratch: 15
+ *     memory that was waited for: zeroed
  *     the kept copy is freed
  */
 #include "snippet.h"
@@ -16,6 +17,29 @@
 #include <string.h>
 
 enum { N = 4 };
+
+/* region: alloc */
+static culvert_future *zero(culvert_future *allocated, void *arg)
+{
+    culvert_buffer *buffer = culvert_take(allocated);
+    culvert_future *zeroed = culvert_fill(arg, buffer, 0, culvert_buffer_size(buffer), 0, 4);
+    culvert_buffer_unref(buffer); /* the work holds it */
+    return zeroed;
+}
+
+static culvert_future *zeros(culvert_gpu *gpu, culvert_stream *stream, size_t bytes)
+{
+    return culvert_then(culvert_buffer_alloc(gpu, bytes), zero, stream, NULL);
+}
+/* end region */
+
+static void waited_for(snippet *s)
+{
+    culvert_future *f = zeros(s->gpu, s->stream, 1 << 20);
+    printf("memory that was waited for: %s\n",
+           culvert_await(f, 60) == CULVERT_OK ? "zeroed" : "no");
+    culvert_unref(f);
+}
 
 static void ordinary(snippet *s)
 {
@@ -116,6 +140,7 @@ int main(void)
     ordinary(&s);
     host_buffer(&s);
     scratch(&s);
+    waited_for(&s);
     culvert_buffer *to = snippet_must(culvert_buffer_new(s.gpu, 64, &err), &err);
     culvert_detach(send_text(s.stream, to, "forget me"));
     culvert_buffer_unref(to);

@@ -359,7 +359,8 @@ double culvert_loop_arm(culvert_loop *loop)
     } else if (seconds > 0.0) {
         const uint64_t when = culvert__timers_next(loop), now = culvert__now();
 
-        if (when != UINT64_MAX) {
+        /* One that keeps nothing alive, as for memory that nobody uses, is no reason to look. */
+        if (when != UINT64_MAX && loop->keep > 0) {
             const double its = when > now ? (double)(when - now) * 1e-9 : 0.0;
             seconds = its < seconds ? its : seconds;
         }
