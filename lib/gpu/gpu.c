@@ -323,8 +323,6 @@ static void free_memory(culvert_gpu *gpu)
     culvert__flow *flow = gpu->flow;
     if (atomic_load(&flow->budget_posted) || atomic_load(&flow->loss_posted))
         return; /* the post frees it */
-    if (flow->on_lost_free != NULL)
-        flow->on_lost_free(flow->on_lost_arg);
     culvert__memory_unref(gpu->memory);
     culvert__device_unref(gpu->device);
     culvert__hub_unref(gpu->hub);
@@ -371,6 +369,19 @@ void culvert_gpu_close(culvert_gpu *gpu)
     culvert__gpu_unref(gpu);
 }
 
+/* It will not be called any more; buried work may hold the gpu for ever. */
+static void forget_on_lost(culvert_gpu *gpu)
+{
+    culvert__flow *flow = gpu->flow;
+    culvert_free_fn *arg_free = flow->on_lost_free;
+    if (culvert__linked(&flow->on_lost_task.link))
+        culvert__ready_unlink(culvert__gpu_core(gpu), &flow->on_lost_task);
+    flow->on_lost = NULL;
+    flow->on_lost_free = NULL;
+    if (arg_free != NULL)
+        arg_free(flow->on_lost_arg);
+}
+
 void culvert__gpu_leave(culvert_gpu *gpu, bool forked)
 {
     culvert__flow *flow = gpu->flow;
@@ -400,8 +411,7 @@ void culvert__gpu_leave(culvert_gpu *gpu, bool forked)
     culvert__seqs_free(gpu);
     if (!leak)
         culvert__scope_leave(scope);
-    if (culvert__linked(&flow->on_lost_task.link))
-        culvert__ready_unlink(culvert__gpu_core(gpu), &flow->on_lost_task);
+    forget_on_lost(gpu);
 }
 
 bool culvert__gpu_refuses(culvert_gpu *gpu, const char *op, const char *where, culvert_error *err)

@@ -343,6 +343,33 @@ START_TEST(case_048_a_kernel_that_outlives_the_loop)
 }
 END_TEST
 
+static void not_lost(culvert_gpu *gpu, const culvert_error *err, void *arg)
+{
+    (void)gpu;
+    (void)arg;
+    ck_abort_msg("lost: %s", err->message);
+}
+
+/* What the device still uses holds the device, for ever; but nobody will be told of its loss. */
+START_TEST(the_argument_of_on_lost_is_freed_although_the_work_does_not_end)
+{
+    int freed = 0;
+    begin(0.01);
+    culvert_buffer *buffer = gpu_fixture_buffer(&f, 4096);
+    culvert_gpu_on_lost(f.gpu, not_lost, &freed, count_free);
+    culvert_sim_hold(culvert_stream_native(f.stream));
+    culvert_detach(culvert_fill(f.stream, buffer, 0, 4096, 1, 4));
+    culvert_buffer_unref(buffer);
+    culvert_loop_free(f.loop);
+    ck_assert_int_eq(freed, 1);
+    f.loop = NULL;
+    f.dirty = true;
+    gpu_fixture_close(&f);
+    ck_assert_int_eq(freed, 1);
+    culvert_sim_release(NULL);
+}
+END_TEST
+
 /* The driver does not come back from a load: it waits for what is held, and so does the thread that is in
    it. Others' launches would wait too, so there are none. */
 START_TEST(a_module_load_that_is_stuck_in_the_driver)
@@ -888,6 +915,7 @@ int main(void)
         TRIAL(t, a_closed_device_goes_by_itself);
         TRIAL(t, case_007_completions_that_were_not_drained);
         TRIAL(t, case_035_case_048_work_that_is_held_for_ever);
+        TRIAL(t, the_argument_of_on_lost_is_freed_although_the_work_does_not_end);
         TRIAL(t, a_module_load_that_is_stuck_in_the_driver);
         TRIAL(t, case_035_the_host_function_comes_last);
         TRIAL(t, everything_is_freed_inside_callbacks_of_what_failed);
