@@ -143,12 +143,22 @@ culvert_stream *culvert_stream_new(culvert_gpu *gpu, const culvert_stream_option
 
 /* ---- the pool ---- */
 
+/* Of equals, the one whose oldest work is younger: what is there longest is the likeliest to stay. */
+static bool younger(const culvert_stream *a, const culvert_stream *b)
+{
+    if (a->seen == a->enq || b->seen == b->enq)
+        return a->seen == a->enq && b->seen != b->enq;
+    return a->ring[a->seen % CULVERT__STREAM_RING].submitted >
+           b->ring[b->seen % CULVERT__STREAM_RING].submitted;
+}
+
 static bool better(const culvert_stream *a, const culvert_stream *b)
 {
     bool a_held = a->queued > 0, b_held = b->queued > 0;
+    size_t a_load = a->queued + a->in_flight, b_load = b->queued + b->in_flight;
     if (a_held != b_held)
         return b_held;
-    return a->queued + a->in_flight < b->queued + b->in_flight;
+    return a_load != b_load ? a_load < b_load : younger(a, b);
 }
 
 static culvert_stream *least_loaded(culvert_gpu *gpu, int level)
