@@ -184,6 +184,17 @@ CULVERT_API void culvert_sim_peer_access(int on);
  */
 CULVERT_API void culvert_sim_lazy_loading_waits(int on);
 
+/**
+ * Whether the driver has one lock, which is held during each call and during each host function. A host
+ * function that waits for something which another thread has while it is in the driver (a lock of the
+ * program's, held over a launch) then never returns, as it may happen on the hardware. A call that waits
+ * for the device lets go of the lock meanwhile. Initially there is none.
+ *
+ * @param on not 0: there is one.
+ * @return nothing. Errors: none. Thread: any. Re-entrant: yes. Since 0.1.0.
+ */
+CULVERT_API void culvert_sim_driver_lock(int on);
+
 /** What becomes of host functions. Since 0.1.0. */
 typedef enum culvert_sim_host_mode {
     CULVERT_SIM_HOST_RUN = 0,   /**< they run in their turn; none runs after a sticky error */

@@ -4,7 +4,8 @@
  *
  * Every exported function starts with CULVERT__SIM_ENTER(name), which counts the call, sleeps where
  * a test asked for a delay, and returns what has to be answered without doing anything: after a
- * fork, before cuInit, at exit, from a host function, for a fault that a test has set.
+ * fork, before cuInit, at exit, from a host function, for a fault that a test has set. Until the
+ * function returns it has the driver's lock, where there is to be one (driver_lock.c).
  */
 #ifndef CULVERT_SIM_CALLS_H
 #define CULVERT_SIM_CALLS_H
@@ -58,12 +59,16 @@ enum culvert__sim_function {
 #include "sim/extra.def"
 CULVERT_API culvert__FN_cuGetProcAddress cuGetProcAddress_v2;
 
-#define CULVERT__SIM_ENTER(name)                                     \
-    do {                                                             \
-        int enter_result_;                                           \
-        if (culvert__sim_enter(culvert__SIM_##name, &enter_result_)) \
-            return enter_result_;                                    \
-    } while (0)
+#define CULVERT__SIM_ENTER(name)                                                \
+    int enter_result_;                                                          \
+    if (culvert__sim_enter(culvert__SIM_##name, &enter_result_))                \
+        return enter_result_;                                                   \
+    __attribute__((cleanup(culvert__sim_driver_leave), unused)) bool entered_ = \
+        culvert__sim_driver_enter()
+
+/* driver_lock.c. True: taken. */
+bool culvert__sim_driver_enter(void);
+void culvert__sim_driver_leave(const bool *entered);
 
 /* True: the call is over, with *result. */
 bool culvert__sim_enter(enum culvert__sim_function function, int *result);

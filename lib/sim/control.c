@@ -65,6 +65,7 @@ void culvert__sim_defaults(void)
     sim->host_mode = CULVERT_SIM_HOST_RUN;
     sim->peerless = false;
     sim->lazy_waits = false;
+    culvert_sim_driver_lock(0);
     sim->virtual_time = false;
     sim->virtual_ns = 1000000000u;
     for (int d = 0; d < SIM_MAX_DEVICES; d++) {

@@ -6,8 +6,8 @@
  *
  * One lock for everything (`culvert__sim.lock`). A driver call takes it once, a worker once or twice
  * an operation, and neither holds it while it runs a kernel, a large copy or a host function. There
- * is no lock order to get wrong, and what the program sees is consistent. Two small locks are taken
- * inside it and never the other way round: table_lock of calls.c and none else.
+ * is no lock order to get wrong, and what the program sees is consistent. A small lock is taken inside it
+ * and never the other way round, table_lock of calls.c; and one before it, that of driver_lock.c.
  *
  * A stream is a queue of operations (struct sim_op). An operation that has the stream to itself and
  * waits for nothing makes the stream ready; a worker takes the ready stream of the highest priority
@@ -71,11 +71,12 @@ struct sim_thread *culvert__sim_thread(void)
     struct sim_thread *t = &thread;
     unsigned generation = atomic_load_explicit(&culvert__sim.generation, memory_order_relaxed);
     if (t->generation != generation) {
-        bool host_function = t->host_function;
+        bool host_function = t->host_function, driver_lock = t->driver_lock;
         enum culvert__sim_function call = t->call;
         memset(t, 0, sizeof *t);
         t->generation = generation;
         t->host_function = host_function;
+        t->driver_lock = driver_lock;
         t->call = call;
     }
     return t;
@@ -96,7 +97,7 @@ uint64_t culvert__sim_device_ns(void)
 void culvert__sim_wait_changed(void)
 {
     culvert__sim.waiters++;
-    pthread_cond_wait(&culvert__sim.changed, &culvert__sim.lock);
+    culvert__sim_wait(&culvert__sim.changed);
     culvert__sim.waiters--;
 }
 
@@ -244,10 +245,12 @@ static void *host_function_thread(void *unused)
         int status = op->stream ? op->stream->ctx->sticky : op->status;
         culvert__sim_unlock();
         culvert__sim_thread()->host_function = true;
+        bool entered = culvert__sim_driver_enter();
         if (work.callback)
             work.callback(work.stream, status, work.arg);
         else
             work.fn(work.arg);
+        culvert__sim_driver_leave(&entered);
         culvert__sim_lock();
         sim->host_current = NULL;
         culvert__sim_host_done(op);

@@ -280,6 +280,7 @@ struct sim_thread {
     unsigned captures; /* begun by it, not relaxed */
     bool loop;
     bool host_function;
+    bool driver_lock; /* it has it: driver_lock.c */
     enum culvert__sim_function call;
 };
 
@@ -337,6 +338,8 @@ struct sim_thread *culvert__sim_thread(void);
 uint64_t culvert__sim_monotonic_ns(void);
 uint64_t culvert__sim_device_ns(void); /* [lock] */
 
+/* Waits once, as a call of the driver does. [lock] [waits] */
+void culvert__sim_wait(pthread_cond_t *cond);
 /* Waits for `changed` once. [lock] [waits] */
 void culvert__sim_wait_changed(void);
 /* Something that a caller may wait for has happened. [lock] */

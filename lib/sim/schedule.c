@@ -175,7 +175,7 @@ static bool wait_for_room(struct CUstream_st *s)
             culvert__sim_wait_changed();
         } else {
             q->blocked++;
-            pthread_cond_wait(&q->room, &culvert__sim.lock);
+            culvert__sim_wait(&q->room);
             q->blocked--;
         }
         if (generation != atomic_load(&culvert__sim.generation) || s->closed)

@@ -298,29 +298,55 @@ static void free_on_loop(void *p)
     --*(int *)p;
 }
 
-/* The last reference to all of it is the one in flight. The simulator aborts where a host function calls the
-   driver. */
-START_TEST(case_032_033_releases_are_on_the_loop_and_never_in_a_host_function)
+static void buffer_goes(void *p)
 {
-    int alive = 0;
+    ck_assert(pthread_equal(pthread_self(), loop_thread));
+    culvert_buffer_unref(p);
+}
+
+/* Fifty times, all that there is of it is in flight: buffers of the heap and adopted ones, scratch, what
+   is kept, the future. Freed on the loop, and by no call of the driver; the simulator aborts where a host
+   function makes one. */
+START_TEST(case_033_the_last_reference_goes_on_the_loop_and_never_in_a_host_function)
+{
+    enum { ROUNDS = 50 };
+    static const culvert_grid one = {.blocks = {1}, .threads = {1}};
+    int objects = 0, adopted = 0;
     loop_thread = pthread_self();
+    gpu_fixture_ok(culvert_stream_done(streams[0]));
     uint64_t host = culvert_sim_calls("cuLaunchHostFunc");
-    for (int i = 0; i < 200; i++) {
+    uint64_t frees = culvert_sim_calls("cuMemFree") + culvert_sim_calls("cuMemFreeHost");
+    size_t used = culvert__heap_used(f.gpu->memory->local);
+    for (int i = 0; i < ROUNDS; i++) {
         culvert_buffer *buffer = culvert_buffer_new(f.gpu, 4096, NULL);
+        culvert_buffer *mine = culvert_buffer_adopt(f.gpu, culvert_buffer_address(words[0]) + 4096,
+                                                    4096, &adopted, free_on_loop, NULL);
         culvert_seq *seq = culvert_seq_begin(streams[i % STREAMS]);
-        culvert_grid grid = {.blocks = {1}, .threads = {1}};
+        ck_assert_ptr_nonnull(mine);
         culvert_seq_fill(seq, buffer, 0, 4096, 1, 4);
-        culvert_seq_launch(seq, gpu_fixture_kernel(&f, "busy"), &grid,
-                           CULVERT_ARGS(CULVERT_U64(200000)));
-        culvert_seq_keep(seq, &alive, free_on_loop);
-        alive++;
+        culvert_seq_use(seq, mine);
+        (void)culvert_seq_scratch(seq, 4096);
+        culvert_seq_launch(seq, gpu_fixture_kernel(&f, "busy"), &one,
+                           CULVERT_ARGS(CULVERT_U64(1000000)));
+        culvert_seq_keep(seq, culvert_buffer_new(f.gpu, 64, NULL), buffer_goes);
+        culvert_seq_keep(seq, &objects, free_on_loop);
+        objects++;
+        adopted++;
         culvert_buffer_unref(buffer);
-        culvert_detach(culvert_seq_submit(seq));
+        culvert_buffer_unref(mine);
+        if (i % 2 == 0)
+            culvert_detach(culvert_seq_submit(seq));
+        else
+            culvert_unref(culvert_seq_submit(seq));
+        ck_assert_int_gt(adopted, 0); /* in flight still */
         if (i % 10 == 9)
             ev_run(f.ev, 0);
     }
     ck_assert_uint_gt(culvert_sim_calls("cuLaunchHostFunc"), host);
-    ck_assert_int_eq(alive, 0);
+    ck_assert_int_eq(objects, 0);
+    ck_assert_int_eq(adopted, 0);
+    ck_assert_uint_eq(culvert__heap_used(f.gpu->memory->local), used);
+    ck_assert_uint_eq(culvert_sim_calls("cuMemFree") + culvert_sim_calls("cuMemFreeHost"), frees);
     ck_assert_uint_eq(culvert_sim_violations(), 0);
 }
 END_TEST
@@ -369,7 +395,7 @@ static Suite *steady_suite(void)
     tcase_add_test(tc, case_044_no_call_that_synchronises);
     tcase_add_test(tc, case_041_stream_callbacks_are_not_even_in_the_table);
     tcase_add_test(tc, service_asks_for_no_memory);
-    tcase_add_test(tc, case_032_033_releases_are_on_the_loop_and_never_in_a_host_function);
+    tcase_add_test(tc, case_033_the_last_reference_goes_on_the_loop_and_never_in_a_host_function);
     tcase_add_test(tc, case_074_freeing_does_not_wait_for_a_kernel);
     tcase_add_test(tc, case_085_the_legacy_stream_is_never_used);
     suite_add_tcase(suite, tc);

@@ -149,6 +149,57 @@ START_TEST(nor_while_a_stranger_uses_our_stream)
 }
 END_TEST
 
+static void keep_quiet(int level, const char *message, void *arg)
+{
+    (void)level;
+    (void)message;
+    (void)arg;
+}
+
+static uint64_t calls_that_wait(void)
+{
+    return culvert_sim_calls("cuMemFree") + culvert_sim_calls("cuMemFreeHost") +
+           culvert_sim_calls("cuMemHostUnregister");
+}
+
+/* The work is over, the host function that was to tell of it has not run: another one holds the thread. */
+START_TEST(case_042_nor_while_a_host_function_is_out)
+{
+    culvert_loop_options loop_options = CULVERT_LOOP_OPTIONS_INIT;
+    culvert_gpu_options options = CULVERT_GPU_OPTIONS_INIT;
+    static unsigned char memory[4096];
+    if (!gpu_fixture_arms())
+        return;
+    tear_down();
+    loop_options.wake = CULVERT_WAKE_HOST_FUNC;
+    loop_options.on_log = keep_quiet; /* of a host function that is late */
+    options.trim_seconds = 0.02;
+    options.device_reserve = 64 * MIB;
+    gpu_fixture_open(&f, &loop_options, &options);
+    culvert_buffer *words = got(culvert_buffer_alloc(f.gpu, 64));
+    culvert_buffer *pinned = culvert_host_register(f.gpu, memory, sizeof memory, NULL);
+    ck_assert_ptr_nonnull(pinned);
+    culvert_sim_host_functions(CULVERT_SIM_HOST_HOLD);
+    gpu_fixture_hold(&f, f.stream);
+    culvert_future *work = culvert_fill(f.stream, words, 0, 64, 1, 4);
+    gpu_fixture_run(&f, 0.01); /* it sleeps, so one is out */
+    gpu_fixture_release(&f);
+    gpu_fixture_ok(work);
+    grow_and_release();
+    culvert_future *ordinary = culvert_host_unregister(f.gpu, pinned);
+    uint64_t before = calls_that_wait();
+    gpu_fixture_run(&f, 0.3);
+    ck_assert_uint_gt(culvert_sim_live("operation"), 0);
+    ck_assert_uint_eq(calls_that_wait(), before);
+    ck_assert_int_eq(culvert_status(ordinary), CULVERT_PENDING);
+    culvert_sim_host_functions(CULVERT_SIM_HOST_RUN);
+    gpu_fixture_ok(ordinary);
+    gpu_fixture_until(&f, at_reserve, NULL);
+    ck_assert_uint_gt(calls_that_wait(), before);
+    culvert_buffer_unref(words);
+}
+END_TEST
+
 START_TEST(a_busy_server_keeps_its_memory)
 {
     culvert_buffer *words = got(culvert_buffer_alloc(f.gpu, 64));
@@ -263,6 +314,7 @@ static Suite *trim_suite(void)
     tcase_add_test(tc, nothing_goes_back_while_work_is_in_flight);
     tcase_add_test(tc, nor_while_somebody_else_works_on_the_device);
     tcase_add_test(tc, nor_while_a_stranger_uses_our_stream);
+    tcase_add_test(tc, case_042_nor_while_a_host_function_is_out);
     tcase_add_test(tc, a_busy_server_keeps_its_memory);
     tcase_add_test(tc, infinity_is_never);
     tcase_add_test(tc, bad_times_are_refused);

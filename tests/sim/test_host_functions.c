@@ -3,7 +3,9 @@
 #define _GNU_SOURCE
 #include "sim_test.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <time.h>
 
 static void count(void *arg)
 {
@@ -241,6 +243,50 @@ START_TEST(reset_awaits_a_running_host_function)
 }
 END_TEST
 
+/* Somebody's lock. */
+struct taken {
+    pthread_mutex_t lock;
+    _Atomic int entered;
+    int result;
+};
+
+static void take_lock(void *arg)
+{
+    struct taken *t = arg;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 1;
+    atomic_store(&t->entered, 1);
+    t->result = pthread_mutex_timedlock(&t->lock, &until);
+    if (t->result == 0)
+        pthread_mutex_unlock(&t->lock);
+}
+
+/* A host function wants a lock that is held over a call of the driver. */
+static int want_a_lock_held_over_a_call(struct CUstream_st *s)
+{
+    struct taken t = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    unsigned flags;
+    pthread_mutex_lock(&t.lock);
+    ck_ok(cuLaunchHostFunc(s, take_lock, &t));
+    sim_until(atomic_load(&t.entered));
+    ck_ok(cuStreamGetFlags(s, &flags));
+    pthread_mutex_unlock(&t.lock);
+    ck_ok(cuStreamSynchronize(s)); /* lets go of the driver's lock */
+    return t.result;
+}
+
+START_TEST(case_034_a_lock_of_the_driver_in_calls_and_host_functions)
+{
+    struct CUstream_st *s = sim_stream();
+    ck_assert_int_eq(want_a_lock_held_over_a_call(s), 0);
+    culvert_sim_driver_lock(1);
+    ck_assert_int_eq(want_a_lock_held_over_a_call(s), ETIMEDOUT);
+    culvert_sim_driver_lock(0);
+    ck_assert_int_eq(want_a_lock_held_over_a_call(s), 0);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("sim host functions");
@@ -256,6 +302,7 @@ static Suite *suite(void)
     tcase_add_test(t, case_037_they_can_be_made_to_run_all_the_same);
     tcase_add_test(t, callbacks_run_with_the_status);
     tcase_add_test(t, reset_awaits_a_running_host_function);
+    tcase_add_test(t, case_034_a_lock_of_the_driver_in_calls_and_host_functions);
     suite_add_tcase(s, t);
     return s;
 }
