@@ -384,9 +384,10 @@ END_TEST
 START_TEST(waiting_for_a_slot_does_not_turn_the_loop)
 {
     enum { N = 30 * MIB };
-    unsigned char *base, *in = ordinary(&base, N);
+    unsigned char *base, *in;
     if (!gpu_fixture_simulated() || gpu_fixture_spins())
         return;
+    in = ordinary(&base, N);
     open_with_little();
     culvert_buffer *large = gpu_fixture_buffer(&f, N);
     gpu_fixture_hold(&f, f.stream);
@@ -410,9 +411,10 @@ END_TEST
 START_TEST(the_pool_grows_a_megabyte_a_turn)
 {
     enum { N = 40 * MIB };
-    unsigned char *base, *in = ordinary(&base, N);
+    unsigned char *base, *in;
     if (!gpu_fixture_simulated())
         return;
+    in = ordinary(&base, N);
     culvert_buffer *large = gpu_fixture_buffer(&f, N);
     gpu_fixture_hold(&f, f.stream);
     uint64_t most = 0, pinned = culvert_sim_live("pinned bytes");
