@@ -104,6 +104,8 @@ static int query(culvert_stream *s, uint64_t number)
 {
     const culvert__driver *drv = s->gpu->drv;
     culvert__gpu_core(s->gpu)->counters.queries++;
+    culvert__call_next(s->gpu->flow,
+                       "cuEventQuery"); /* the call before may have been another one */
     for (uint64_t n = number; n < s->enq; n++) {
         struct CUevent_st *event = culvert__entry_at(s, n)->event;
         if (event != NULL)

@@ -375,18 +375,23 @@ END_TEST
 /* culvert_loop_free too, where the loop is running. */
 static void *free_stranger(void *arg)
 {
-    test_sleep(0.01);
     culvert_loop_free(loop);
     return arg;
 }
 
-static int free_while_running(void *arg)
+/* On the loop: it runs, and stays there until the process has ended. */
+static void meet_stranger(void *arg)
 {
     pthread_t thread;
+    pthread_create(&thread, NULL, free_stranger, arg);
+    pthread_join(thread, NULL);
+}
 
+static int free_while_running(void *arg)
+{
     make();
     culvert__loop_keep(loop);
-    pthread_create(&thread, NULL, free_stranger, arg);
+    culvert_post(loop, meet_stranger, arg, NULL);
     ev_run(culvert_loop_ev(loop), 0);
     return 0;
 }
