@@ -67,6 +67,8 @@ int program_open(program *p, const culvert_image *image)
         program_fail(p, &err);
         return -1;
     }
+    if (image == NULL)
+        return 0;
     culvert_future *load = culvert_module_load(p->gpu, image);
     if (culvert_await(load, INFINITY) == CULVERT_OK)
         p->module = culvert_take(load);

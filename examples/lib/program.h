@@ -32,7 +32,7 @@ int program_options(program *, int argc, char **argv, const char *usage);
 /* Reads the value of --device, for a program that has more options. Returns 0, or -1 after it printed why not. */
 int program_device(program *, const char *text);
 
-/* Opens loop and device and loads an image. Name, driver and device are set before.
+/* Opens loop and device and loads an image, if there is one. Name, driver and device are set before.
    Returns 0, or -1 after it printed why not. */
 int program_open(program *, const culvert_image *);
 
