@@ -212,7 +212,8 @@ CULVERT_API void culvert_sim_host_functions(culvert_sim_host_mode mode);
 
 /**
  * Makes one call of a function fail. The call has no effect but its result, and the device stays
- * sound whatever the result is. Several calls of one function may be set to fail.
+ * sound whatever the result is. Several calls of one function may be set to fail. Which functions an
+ * operation of Culvert calls: docs/driver-calls.md.
  *
  * @param function the function.
  * @param nth which of its calls from now on: 1 is the next one. 0 aborts.
