@@ -36,11 +36,12 @@ static unsigned next_random(unsigned *state)
     return *state;
 }
 
-/* ---- what a host function must not do (test_soak is linked with --wrap for these) ---- */
+/* ---- what a host function must not do (linked with --wrap for these, unless a sanitizer has them) ---- */
 
 static _Thread_local bool in_host_function;
 static _Atomic unsigned host_functions, host_locks, host_allocations;
 
+#ifdef WRAPPED
 int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
 void *__real_malloc(size_t bytes);
@@ -73,6 +74,7 @@ void *__wrap_realloc(void *p, size_t bytes)
     host_allocations += in_host_function;
     return __real_realloc(p, bytes);
 }
+#endif
 
 /* ---- the driver, with host functions that are watched, and frees ---- */
 
