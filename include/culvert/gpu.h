@@ -140,7 +140,8 @@ CULVERT_API int culvert_gpu_count(culvert_loop *loop, culvert_error *err);
  * @param err filled on failure; may be NULL.
  * @return the device, to be given to culvert_gpu_close; NULL on failure: CULVERT_ENODRIVER,
  *         CULVERT_ENODEVICE (no such ordinal), CULVERT_EINVAL, CULVERT_ENOMEM, CULVERT_EDRIVER,
- *         CULVERT_EDEVICELOST, CULVERT_ESHUTDOWN, CULVERT_EFORKED.
+ *         CULVERT_ESYSTEM (a thread could not be started; native is the errno), CULVERT_EDEVICELOST,
+ *         CULVERT_ESHUTDOWN, CULVERT_EFORKED.
  * Where the process has other devices of the driver open, the new one and each of them are given access
  * to each other's memory if the hardware can (see culvert_seq_copy).
  * Thread: loop. Start-up: may block (a context takes up to some 100 ms). Re-entrant: yes.

@@ -203,7 +203,7 @@ static void watch_arm(culvert_stream *s, uint64_t now)
     } else if (now - s->arm_done > late_ns) {
         flow->late = true;
         flow->late_count++;
-        bool thread = culvert__completion_thread_join(s->gpu);
+        bool thread = culvert__completion_thread_join(s->gpu) == 0;
         culvert__loop_log(s->gpu->loop, CULVERT_LOG_WARNING,
                           "device %d: a host function has not run for %.0f ms after its event: "
                           "something else's host function holds the driver's thread; %s until it "

@@ -27,6 +27,7 @@
 #define _GNU_SOURCE
 #include "gpu/flow.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -185,16 +186,17 @@ static void *run(void *arg)
 
 /* ---- its life ---- */
 
-static bool start(culvert__completion_thread *t)
+/* 0, or an errno. */
+static int start(culvert__completion_thread *t)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread starts with this mask */
-    bool ok = pthread_create(&t->thread, NULL, run, t) == 0;
+    int error = pthread_create(&t->thread, NULL, run, t);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (ok)
+    if (error == 0)
         (void)pthread_setname_np(t->thread, "culvert-events");
-    return ok;
+    return error;
 }
 
 static void destroy(culvert__completion_thread *t)
@@ -205,10 +207,12 @@ static void destroy(culvert__completion_thread *t)
     free(t);
 }
 
-static culvert__completion_thread *make(culvert__device *device)
+/* NULL: *error says why not. */
+static culvert__completion_thread *make(culvert__device *device, int *error)
 {
     culvert__completion_thread *t = calloc(1, sizeof *t);
     pthread_condattr_t attr;
+    *error = ENOMEM;
     if (t == NULL)
         return NULL;
     t->device = device;
@@ -219,26 +223,28 @@ static culvert__completion_thread *make(culvert__device *device)
     pthread_cond_init(&t->wake, &attr);
     pthread_cond_init(&t->quiet, &attr);
     pthread_condattr_destroy(&attr);
-    if (start(t))
+    *error = start(t);
+    if (*error == 0)
         return t;
     destroy(t);
     return NULL;
 }
 
-bool culvert__completion_thread_join(culvert_gpu *gpu)
+int culvert__completion_thread_join(culvert_gpu *gpu)
 {
     culvert__flow *flow = gpu->flow;
     culvert__device *device = gpu->device;
+    int error = 0;
     if (flow->thread != NULL)
-        return true;
+        return 0;
     pthread_mutex_lock(&device->lock);
     if (device->thread == NULL)
-        device->thread = make(device);
+        device->thread = make(device, &error);
     flow->thread = device->thread;
     if (flow->thread != NULL)
         flow->thread->users++;
     pthread_mutex_unlock(&device->lock);
-    return flow->thread != NULL;
+    return error;
 }
 
 /* Waits until no event of this gpu is in a call. False: it does not return. */

@@ -535,8 +535,9 @@ int culvert__notifier_query(culvert_gpu *);           /* cuStreamQuery of one: h
 bool culvert__arm(culvert_stream *, uint64_t target); /* false: look again after a millisecond */
 
 /* completion_thread.c */
-/* Makes the device's thread serve this gpu, once and for all. False: it could not be started. */
-bool culvert__completion_thread_join(culvert_gpu *);
+/* Makes the device's thread serve this gpu, once and for all. 0, or the errno of a thread that could not be
+   started: then nothing has changed, and a later call tries again. */
+int culvert__completion_thread_join(culvert_gpu *);
 /* After the watches of its streams have ended. False: an event of this gpu is in a call that does not
    return, so none may be destroyed. */
 bool culvert__completion_thread_leave(culvert_gpu *);
@@ -556,7 +557,7 @@ void culvert__gpu_result(culvert_gpu *, int result, bool query, const char *call
                          const char *where, culvert_error *err);
 
 /* monitor.c */
-int culvert__monitor_add(culvert_gpu *);
+int culvert__monitor_add(culvert_gpu *); /* 0, or the errno of a thread that could not be started */
 void culvert__monitor_remove(culvert_gpu *);
 /* What the loop's thread is in, for the monitor; nests: the outer one is what begin returns. */
 static inline const char *culvert__call_begin(culvert__flow *flow, const char *call)

@@ -13,6 +13,7 @@
  */
 #include "gpu/flow.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,10 +170,21 @@ static void tell(const culvert_error *what, const char *op, const char *where, c
     err->where = where;
 }
 
-static bool join_thread(culvert_gpu *gpu)
+/* The threads that a device needs from the start. */
+static bool start_threads(culvert_gpu *gpu, culvert_error *err)
 {
-    return culvert__loop_options(gpu->loop)->wake != CULVERT_WAKE_THREAD ||
-           culvert__completion_thread_join(gpu);
+    const char *which = "monitor";
+    int error = culvert__monitor_add(gpu);
+    if (error == 0 && culvert__loop_options(gpu->loop)->wake == CULVERT_WAKE_THREAD) {
+        which = "completion";
+        error = culvert__completion_thread_join(gpu);
+    }
+    if (error == ENOMEM)
+        out_of_memory(NULL, err);
+    else if (error != 0)
+        culvert__error_set(err, CULVERT_ESYSTEM, error, NULL, NULL,
+                           "the %s thread could not be started: %s", which, strerror(error));
+    return error == 0;
 }
 
 /* What needs the driver: memory, events, notifiers, staging. */
@@ -193,10 +205,7 @@ static bool furnish(culvert_gpu *gpu, const culvert_gpu_options *options, const 
     culvert__scope_leave(scope);
     if (gpu->memory != NULL)
         culvert__memory_attach(gpu->memory, gpu->hub);
-    if (ok && (culvert__monitor_add(gpu) != CULVERT_OK || !join_thread(gpu))) {
-        out_of_memory(where, &local);
-        ok = false;
-    }
+    ok = ok && start_threads(gpu, &local);
     if (!ok)
         tell(&local, "culvert_gpu_open", where, err);
     return ok;

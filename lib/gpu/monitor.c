@@ -98,7 +98,8 @@ static void *run(void *arg)
     return NULL;
 }
 
-static bool start_thread(void)
+/* 0, or an errno. */
+static int start_thread(void)
 {
     sigset_t all, before;
     pthread_condattr_t attr;
@@ -109,13 +110,14 @@ static bool start_thread(void)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     stop = false;
-    running = pthread_create(&thread, NULL, run, NULL) == 0;
+    int error = pthread_create(&thread, NULL, run, NULL);
+    running = error == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (running)
         (void)pthread_setname_np(thread, "culvert-monitor");
     else
         pthread_cond_destroy(&changed);
-    return running;
+    return error;
 }
 
 int culvert__monitor_add(culvert_gpu *gpu)
@@ -123,11 +125,11 @@ int culvert__monitor_add(culvert_gpu *gpu)
     pthread_mutex_lock(&lock);
     if (watched.next == NULL)
         culvert__list_init(&watched);
-    bool ok = running || start_thread();
-    if (ok)
+    int error = running ? 0 : start_thread();
+    if (error == 0)
         culvert__list_push(&watched, &gpu->flow->monitor_link);
     pthread_mutex_unlock(&lock);
-    return ok ? CULVERT_OK : CULVERT_ENOMEM;
+    return error;
 }
 
 /* The last one ends the thread; it is joined under the lock's protection of `running`, so that one
