@@ -482,6 +482,10 @@ CULVERT_API culvert_buffer *culvert_buffer_adopt_at(const char *where, culvert_g
  * Pins ordinary memory of the program where it is, as a host buffer: copies of it are direct, also by
  * its raw address, as long as they lie in it as a whole (what only overlaps it is staged).
  *
+ * A staged copy and a direct one of the same bytes are not put in order by their stream: where a copy
+ * crosses the ends of the registered memory, and another one lies within it, let the second begin after
+ * the future of the first has settled (culvert_seq_wait does not do, culvert_then does).
+ *
  * It is pinned in pieces: of 16 MiB while the device is idle, else of 1 MiB; see
  * culvert_host_buffer_alloc for what that means. Failing leaves ordinary memory, which copies well by
  * staging. It does not count for pinned_limit.
