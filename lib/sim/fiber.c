@@ -7,7 +7,8 @@
  * - A fiber is fresh (prepared, not entered), running (home waits in enter), left (it waits in
  *   leave) or dead (left for the last time, or new). Only fresh and left ones are entered.
  * - AddressSanitizer knows the bounds of the stack at hand; a fake stack is kept over a leave, and
- *   dropped by the last one. ThreadSanitizer orders the two sides of a switch.
+ *   dropped by the last one. ThreadSanitizer orders the two sides of a switch. Valgrind, where its
+ *   header was there to build with, knows every stack, so it tells a switch from a large frame.
  *
  *            prepare            enter               leave
  *      dead ---------> fresh ----------> running <--------> left
@@ -53,6 +54,13 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
+#if !defined(FIBER_ASAN) && !defined(FIBER_TSAN) && defined(__has_include)
+#if __has_include(<valgrind/valgrind.h>)
+#define FIBER_VALGRIND 1
+#include <valgrind/valgrind.h>
+#endif
+#endif
+
 struct culvert__fiber_home {
 #ifdef CULVERT_FIBER_UCONTEXT
     ucontext_t context;
@@ -86,6 +94,9 @@ struct culvert__fiber {
 #endif
 #ifdef FIBER_TSAN
     void *tsan;
+#endif
+#ifdef FIBER_VALGRIND
+    unsigned valgrind; /* the stack's number */
 #endif
 };
 
@@ -146,6 +157,9 @@ culvert__fiber *culvert__fiber_new(culvert__fiber_home *h, size_t stack_bytes)
     f->guard_bytes = guard;
     f->stack = (char *)m + guard;
     f->stack_bytes = stack_bytes;
+#ifdef FIBER_VALGRIND
+    f->valgrind = VALGRIND_STACK_REGISTER(f->stack, f->stack + stack_bytes - 1);
+#endif
     return f;
 }
 
@@ -161,6 +175,9 @@ void culvert__fiber_free(culvert__fiber *f)
 #endif
 #ifdef FIBER_ASAN
     __asan_unpoison_memory_region(f->stack, f->stack_bytes);
+#endif
+#ifdef FIBER_VALGRIND
+    VALGRIND_STACK_DEREGISTER(f->valgrind);
 #endif
     munmap(f->stack - f->guard_bytes, f->guard_bytes + f->stack_bytes);
     free(f);
