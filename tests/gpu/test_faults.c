@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #if defined(__SANITIZE_THREAD__)
-enum { CALLS = 1, RESULTS = 2 };
+enum { CALLS = 2, RESULTS = 2 };
 #elif defined(__SANITIZE_ADDRESS__)
 enum { CALLS = 2, RESULTS = 3 };
 #else
