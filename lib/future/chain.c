@@ -200,6 +200,7 @@ static culvert_future *attach(const char *call, culvert_future *up, culvert_step
     CULVERT__REQUIRE(fn, call, "step");
     if (culvert__forked() || up->core == NULL) {
         culvert__release_arg(NULL, arg_free, arg);
+        culvert__consume_forked(up);
         return culvert__future_static(NULL, CULVERT_EFORKED);
     }
     culvert__core *core = up->core;
@@ -270,6 +271,7 @@ int culvert_on_settled(culvert_future *future, culvert_settled_fn *fn, void *arg
     CULVERT__REQUIRE(fn, "culvert_on_settled", "fn");
     if (culvert__forked() || future->core == NULL) {
         culvert__release_arg(NULL, arg_free, arg);
+        culvert__consume_forked(future);
         return CULVERT_EFORKED;
     }
     culvert__core *core = future->core;

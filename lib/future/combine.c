@@ -187,8 +187,11 @@ static culvert_future *combine(const call *c, culvert_loop *loop, culvert_future
     CULVERT__REQUIRE(loop, c->op, "loop");
     if (n > 0)
         CULVERT__REQUIRE(futures, c->op, "futures");
-    if (culvert__forked())
+    if (culvert__forked()) {
+        for (size_t i = 0; i < n; i++)
+            culvert__consume_forked(futures[i]);
         return culvert__future_static(NULL, CULVERT_EFORKED);
+    }
     culvert__core *core = culvert__core_of(loop);
     culvert__check_thread(core, c->op);
     for (size_t i = 0; i < n; i++)

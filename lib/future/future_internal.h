@@ -376,6 +376,12 @@ static inline bool culvert__inherited(const culvert__core *core)
 {
     return culvert__forked() && (core == NULL || !core->child_done);
 }
+/* A handle that a call consumes and that is refused in a forked child: released if that has left. */
+static inline void culvert__consume_forked(culvert_future *future)
+{
+    if (future != NULL && future->core != NULL)
+        culvert_unref(future);
+}
 /* Called once by culvert_loop_new and by whoever opens a driver: from now on a child is "forked". */
 void culvert__fork_arm(void);
 

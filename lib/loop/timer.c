@@ -272,8 +272,10 @@ culvert_future *culvert_timeout_at(const char *where, culvert_future *future, do
     culvert_future *refused;
 
     CULVERT__REQUIRE(future, "culvert_timeout", "future");
-    if (culvert__forked() || future->core == NULL)
+    if (culvert__forked() || future->core == NULL) {
+        culvert__consume_forked(future);
         return culvert__future_static(NULL, CULVERT_EFORKED);
+    }
     culvert__core *core = future->core;
     culvert__check_thread(core, "culvert_timeout");
     culvert_future *f = NULL;

@@ -241,6 +241,14 @@ static void use_handles(culvert_future *done, void *arg)
     if (is_forked(f))
         *seen += 10;
     culvert_unref(f);
+    /* What a call consumes is released also where the call is refused. */
+    culvert_future *two[2] = {culvert_ref(done), culvert_ref(left_future)};
+    if (is_forked(culvert_all(fx.loop, two, 2)))
+        *seen += 1000;
+    if (is_forked(culvert_timeout(culvert_ref(done), 1.0)))
+        *seen += 10000;
+    if (culvert_on_settled(culvert_ref(done), fx_end, NULL, NULL) == CULVERT_EFORKED)
+        *seen += 100000;
     culvert_unref(left_future);
     culvert_resolve(left_promise, seen, fx_count); /* 1 more */
     if (is_forked(culvert_sleep(fx.loop, 0.0)))
@@ -250,7 +258,8 @@ static void use_handles(culvert_future *done, void *arg)
 static int leave_and_use(void *arg)
 {
     culvert_loop_free(fx.loop);
-    EXPECT(*(int *)arg == 112);
+    EXPECT(*(int *)arg == 111112);
+    EXPECT(fx_live() == 0);
     return 0;
 }
 
@@ -261,7 +270,9 @@ START_TEST(rule_14_callbacks_of_a_child_that_leaves_may_use_handles)
     left_promise = fx_promise(&left_future);
     ck_assert_int_eq(culvert_on_settled(culvert_sleep(fx.loop, 0.01), use_handles, &seen, NULL),
                      CULVERT_OK);
+    culvert_loop_ref(fx.loop); /* for the child to look at what is left */
     in_child(leave_and_use, &seen);
+    culvert_loop_unref(fx.loop);
     culvert_unref(left_future);
     culvert_promise_drop(left_promise);
 }
