@@ -424,8 +424,10 @@ static int hand_over_to_thread(void *arg)
     pthread_t thread;
 
     make();
+    struct ev_loop *ev = culvert_loop_ev(loop);
     pthread_create(&thread, NULL, hand_over, arg);
     pthread_join(thread, NULL);
+    ev_loop_destroy(ev);
     return strcmp(fx.log, "h") != 0;
 }
 
