@@ -175,6 +175,15 @@ static void tear_down_memory(void)
     free(memory - 33);
 }
 
+/* Whether these bytes are what set_up_memory wrote: one check, not one a byte, which takes seconds. */
+static bool as_written(size_t begin, size_t end)
+{
+    for (size_t i = begin; i < end; i++)
+        if (memory[i] != i % 251)
+            return false;
+    return true;
+}
+
 static culvert_buffer *registered(void)
 {
     culvert_error err = CULVERT_ERROR_INIT;
@@ -194,8 +203,9 @@ START_TEST(registered_memory_is_a_host_buffer)
     gpu_fixture_ok(culvert_copy(f.stream, device, 0, buffer, 0, N));
     memset(memory, 0, N);
     gpu_fixture_ok(culvert_download(f.stream, memory + 5, device, 5, N - 5)); /* in place */
-    for (size_t i = 0; i < N; i++)
-        ck_assert_uint_eq(memory[i], i < 5 ? 0 : i % 251);
+    for (size_t i = 0; i < 5; i++)
+        ck_assert_uint_eq(memory[i], 0);
+    ck_assert(as_written(5, N));
     gpu_fixture_ok(culvert_host_unregister(f.gpu, buffer));
     if (gpu_fixture_simulated())
         ck_assert_uint_eq(culvert_sim_calls("cuMemHostUnregister"),
@@ -213,8 +223,7 @@ START_TEST(a_range_half_in_and_half_out_is_staged)
     gpu_fixture_ok(culvert_upload(f.stream, device, 0, memory, N)); /* strict: no pageable copy */
     memset(memory, 0, N);
     gpu_fixture_ok(culvert_download(f.stream, memory + N / 4, device, N / 4, N / 2));
-    for (size_t i = N / 4; i < N / 4 + N / 2; i++)
-        ck_assert_uint_eq(memory[i], i % 251);
+    ck_assert(as_written(N / 4, N / 4 + N / 2));
     gpu_fixture_ok(culvert_host_unregister(f.gpu, half));
     culvert_buffer_unref(device);
 }
