@@ -1244,7 +1244,8 @@ static inline culvert_arg culvert_arg_f64(double v)
 #define CULVERT_BUFFER(buffer) culvert_arg_buffer(buffer, 0)
 /** A pointer into a buffer, `offset` bytes from its start. Since 0.1.0. */
 #define CULVERT_BUFFER_AT(buffer, offset) culvert_arg_buffer(buffer, offset)
-/** In a culvert_bind alone: the host's side of an upload or download. Since 0.1.0. */
+/** In a culvert_bind alone: the host's side of an upload or download. As every raw address it is not
+    checked: not whether the bytes that the copy was compiled with fit behind it. Since 0.1.0. */
 #define CULVERT_HOST(pointer) culvert_arg_host(pointer)
 
 #ifdef __cplusplus
