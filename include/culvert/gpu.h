@@ -67,9 +67,13 @@ typedef struct culvert_gpu_options {
     size_t device_limit;   /**< bytes of device memory at most; default: what the device has */
     size_t pinned_limit;   /**< bytes of pinned memory at most; default 1 GiB */
     unsigned streams;      /**< streams of the pool (culvert_stream_pick) a priority; default 4 */
-    struct CUctx_st *context; /**< borrowed: a context of this device made elsewhere; NULL: the
-                                  primary context, which the CUDA runtime uses too */
-    double stall_seconds;     /**< work that is older than this counts as stalled; default 10 */
+    /** Borrowed: a context of this device made elsewhere, also a green one (cuCtxFromGreenCtx); NULL: the
+        primary context, which the CUDA runtime uses too. Culvert never destroys it, and makes it current
+        on threads of its own as well. Whoever made it may destroy it when the device was closed, its last
+        stream, buffer and module released, and its work is over (so, at the latest, when
+        culvert_loop_free has returned); not after the device was lost. */
+    struct CUctx_st *context;
+    double stall_seconds; /**< work that is older than this counts as stalled; default 10 */
     /** The device is stalled: a call of the driver has not returned for a second or more (`what` is the
         call: the loop's thread is stuck in it), or submitted work has not ended for stall_seconds
         (`what` is the operation). Called on a thread of the library's own, once for each stall; it
