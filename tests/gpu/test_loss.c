@@ -794,12 +794,13 @@ START_TEST(lost_while_ordinary_memory_is_copied)
         party_open(&p, d);
         culvert_error err = CULVERT_ERROR_INIT;
         culvert_buffer *big = culvert_buffer_new(p.gpu, BYTES, &err);
-        ck_assert_msg(big != NULL, "%s", err.message);
+        culvert_buffer *from = culvert_buffer_new(p.gpu, BYTES, &err); /* nothing orders the two */
+        ck_assert_msg(big != NULL && from != NULL, "%s", err.message);
         char *src = calloc(1, BYTES), *dst = malloc(BYTES);
         ck_assert_ptr_nonnull(src);
         ck_assert_ptr_nonnull(dst);
         outcomes_add(&p.all, culvert_upload(p.streams[0], big, 0, src, BYTES));
-        outcomes_add(&p.all, culvert_download(p.streams[1], dst, big, 0, BYTES));
+        outcomes_add(&p.all, culvert_download(p.streams[1], dst, from, 0, BYTES));
         for (int turns = 0; turns < 1 + d * 3; turns++)
             ev_run(p.ev, EVRUN_NOWAIT);
         culvert_sim_poison(d, ILLEGAL_ADDRESS);
@@ -814,6 +815,7 @@ START_TEST(lost_while_ordinary_memory_is_copied)
         free(src);
         free(dst);
         culvert_buffer_unref(big);
+        culvert_buffer_unref(from);
         party_close(&p);
     }
 }

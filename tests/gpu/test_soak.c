@@ -172,10 +172,10 @@ static void open_member(member *m)
 
 static void close_member(member *m)
 {
+    m->gpu->drv = real; /* before the module goes, on a thread of its own */
     for (int i = 0; i < STREAMS; i++)
         culvert_stream_unref(m->streams[i]);
     culvert_unref(m->module);
-    m->gpu->drv = real;
     culvert_gpu_close(m->gpu);
     culvert_loop_free(m->loop);
     ev_loop_destroy(m->ev);
