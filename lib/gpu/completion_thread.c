@@ -29,7 +29,6 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -186,19 +185,6 @@ static void *run(void *arg)
 
 /* ---- its life ---- */
 
-/* 0, or an errno. */
-static int start(culvert__completion_thread *t)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread starts with this mask */
-    int error = pthread_create(&t->thread, NULL, run, t);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error == 0)
-        (void)pthread_setname_np(t->thread, "culvert-events");
-    return error;
-}
-
 static void destroy(culvert__completion_thread *t)
 {
     pthread_cond_destroy(&t->quiet);
@@ -223,7 +209,7 @@ static culvert__completion_thread *make(culvert__device *device, int *error)
     pthread_cond_init(&t->wake, &attr);
     pthread_cond_init(&t->quiet, &attr);
     pthread_condattr_destroy(&attr);
-    *error = start(t);
+    *error = culvert__thread_start(&t->thread, run, t, "culvert-events");
     if (*error == 0)
         return t;
     destroy(t);

@@ -17,7 +17,6 @@
 #define _GNU_SOURCE
 #include "gpu/gpu_internal.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -97,18 +96,6 @@ static void *thread_main(void *arg)
 
 /* ---- the loop's side ---- */
 
-static int start(culvert__driver_thread *t)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread starts with this mask */
-    int error = pthread_create(&t->thread, NULL, thread_main, t);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error == 0)
-        (void)pthread_setname_np(t->thread, "culvert-driver");
-    return error;
-}
-
 culvert__driver_thread *culvert__driver_thread_new(culvert_gpu *gpu, culvert_error *err)
 {
     culvert__driver_thread *t = calloc(1, sizeof *t);
@@ -130,7 +117,7 @@ culvert__driver_thread *culvert__driver_thread_new(culvert_gpu *gpu, culvert_err
     pthread_cond_init(&t->wake, NULL);
     pthread_cond_init(&t->ended, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    int error = start(t);
+    int error = culvert__thread_start(&t->thread, thread_main, t, "culvert-driver");
     if (error != 0) {
         culvert__error_set(err, CULVERT_ESYSTEM, error, NULL, NULL,
                            "the driver thread did not start: %s", strerror(error));

@@ -12,7 +12,6 @@
 #include "gpu/flow.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -101,21 +100,15 @@ static void *run(void *arg)
 /* 0, or an errno. */
 static int start_thread(void)
 {
-    sigset_t all, before;
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&changed, &attr);
     pthread_condattr_destroy(&attr);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     stop = false;
-    int error = pthread_create(&thread, NULL, run, NULL);
+    int error = culvert__thread_start(&thread, run, NULL, "culvert-monitor");
     running = error == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (running)
-        (void)pthread_setname_np(thread, "culvert-monitor");
-    else
+    if (!running)
         pthread_cond_destroy(&changed);
     return error;
 }

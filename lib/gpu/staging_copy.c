@@ -10,7 +10,6 @@
 #define _GNU_SOURCE
 #include "gpu/flow.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,17 +70,12 @@ culvert__copiers *culvert__copiers_new(void)
     return c;
 }
 
-/* Signals are the program's: our threads take none. */
 static bool start_thread(culvert__copiers *c)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool ok = pthread_create(&c->threads[c->nthreads], NULL, run, c) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (ok)
-        (void)pthread_setname_np(c->threads[c->nthreads++], "culvert-copy");
-    return ok;
+    if (culvert__thread_start(&c->threads[c->nthreads], run, c, "culvert-copy") != 0)
+        return false;
+    c->nthreads++;
+    return true;
 }
 
 bool culvert__copiers_give(culvert__copiers *c, culvert__hub *hub, culvert__slot *slot)

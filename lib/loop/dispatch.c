@@ -354,13 +354,13 @@ double culvert_loop_arm(culvert_loop *loop)
     culvert__check_thread(&loop->core, "culvert_loop_arm");
     culvert_loop_ref(loop);
     double seconds = look(loop, false);
-    if (seconds >= FOREVER && loop->keep == 0) {
-        seconds = INFINITY; /* housekeeping, which keeps no loop alive, waits for the next look */
+    if (loop->keep == 0) {
+        /* Timers that keep no loop alive, as for memory that nobody uses, are no reason to look. */
+        seconds = seconds < FOREVER ? seconds : INFINITY;
     } else if (seconds > 0.0) {
         const uint64_t when = culvert__timers_next(loop), now = culvert__now();
 
-        /* One that keeps nothing alive, as for memory that nobody uses, is no reason to look. */
-        if (when != UINT64_MAX && loop->keep > 0) {
+        if (when != UINT64_MAX) {
             const double its = when > now ? (double)(when - now) * 1e-9 : 0.0;
             seconds = its < seconds ? its : seconds;
         }

@@ -12,6 +12,11 @@
 
 #include "culvert/loop.h"
 
+/* ---- threads of the library's own ---- */
+/* Starts one that takes none of the program's signals. name: for debuggers, at most 15 letters; NULL: as the
+   program's. 0, or an errno. Thread: any. */
+int culvert__thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg, const char *name);
+
 /* ---- keepalive: ev_run does not return while the count is above 0 ---- */
 void culvert__loop_keep(culvert_loop *);
 void culvert__loop_unkeep(culvert_loop *);

@@ -19,7 +19,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -191,15 +190,10 @@ static culvert__pool *pool_new(culvert_loop *loop)
     return pool;
 }
 
-/* Signals are for the program's own threads. */
 static int start_thread(culvert__pool *pool)
 {
-    sigset_t all, before;
+    const int error = culvert__thread_start(&pool->thread[pool->threads], worker, pool, NULL);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error = pthread_create(&pool->thread[pool->threads], NULL, worker, pool);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error == 0)
         pool->threads++;
     return error;

@@ -19,10 +19,11 @@
 #define _GNU_SOURCE
 #include "trace/writer.h"
 
+#include "loop/loop_internal.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -225,18 +226,6 @@ static void *run(void *arg)
 
 /* ---- life ---- */
 
-static int start_thread(culvert__writer *w)
-{
-    sigset_t all, before;
-    sigfillset(&all); /* the program's signals are for its own threads; SIGPIPE is an error here */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&w->thread, NULL, run, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error == 0)
-        (void)pthread_setname_np(w->thread, "culvert-trace");
-    return error;
-}
-
 culvert__writer *culvert__writer_new(const char *path, uint64_t epoch, int *error)
 {
     culvert__writer *w = aligned_alloc(64, (sizeof *w + 63) / 64 * 64);
@@ -254,7 +243,7 @@ culvert__writer *culvert__writer_new(const char *path, uint64_t epoch, int *erro
     if (*error == 0) {
         add(w, "[\n", 2);
         flush(w);
-        *error = w->error != 0 ? w->error : start_thread(w);
+        *error = w->error != 0 ? w->error : culvert__thread_start(&w->thread, run, w, "culvert-trace");
     }
     if (*error == 0)
         return w;
