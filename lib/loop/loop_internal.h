@@ -12,6 +12,8 @@
 
 #include "culvert/loop.h"
 
+#include <pthread.h>
+
 /* ---- threads of the library's own ---- */
 /* Starts one that takes none of the program's signals. name: for debuggers, at most 15 letters; NULL: as the
    program's. 0, or an errno. Thread: any. */

@@ -243,7 +243,8 @@ culvert__writer *culvert__writer_new(const char *path, uint64_t epoch, int *erro
     if (*error == 0) {
         add(w, "[\n", 2);
         flush(w);
-        *error = w->error != 0 ? w->error : culvert__thread_start(&w->thread, run, w, "culvert-trace");
+        *error =
+            w->error != 0 ? w->error : culvert__thread_start(&w->thread, run, w, "culvert-trace");
     }
     if (*error == 0)
         return w;
