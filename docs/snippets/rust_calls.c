@@ -23,25 +23,6 @@ static float x[N];
 
 static const culvert_grid grid = {.blocks = {N / 256}, .threads = {256}};
 
-static void check(culvert_future *f, int status)
-{
-    char line[512];
-    if (status == CULVERT_OK)
-        return;
-    if (status == CULVERT_PENDING)
-        snprintf(line, sizeof line, "not over within 60 s");
-    else
-        (void)culvert_error_format(culvert_get_error(f), line, sizeof line);
-    fprintf(stderr, "%s\n", line);
-    exit(1);
-}
-
-static void finish(culvert_future *f)
-{
-    check(f, culvert_await(f, 60));
-    culvert_unref(f);
-}
-
 /* One launch: x *= by. */
 static culvert_future *times(culvert_stream *stream, culvert_kernel *scale, culvert_buffer *dx,
                              float by)
@@ -52,7 +33,7 @@ static culvert_future *times(culvert_stream *stream, culvert_kernel *scale, culv
 
 static void show(const char *what, culvert_stream *stream, culvert_buffer *dx)
 {
-    finish(culvert_download(stream, x, dx, 0, sizeof x));
+    snippet_finish(culvert_download(stream, x, dx, 0, sizeof x));
     printf("%s: x[3] = %g\n", what, x[3]);
 }
 
@@ -85,7 +66,7 @@ static void default_stream(culvert_gpu *gpu, culvert_buffer *dx)
     culvert_stream *legacy = culvert_stream_adopt(gpu, NULL, &err);
     /* end region */
     (void)snippet_must(legacy, &err);
-    finish(culvert_fill(legacy, dx, 0, sizeof x, 0, 4));
+    snippet_finish(culvert_fill(legacy, dx, 0, sizeof x, 0, 4));
     show("the default stream", legacy, dx);
     culvert_stream_unref(legacy);
 }
@@ -145,7 +126,7 @@ static void event(culvert_stream *stream, culvert_kernel *scale, culvert_buffer 
     printf("query: %s\n", status == CULVERT_OK ? "ready" : culvert_error_name(status));
     status = culvert_await(event, 60); /* synchronize; it returns at once, as the event is ready */
     /* end region */
-    check(event, status);
+    snippet_check(event, status);
     culvert_unref(event);
     show("synchronized", stream, dx);
 }
@@ -169,8 +150,8 @@ static void elapsed(culvert_stream *stream, culvert_kernel *scale, culvert_buffe
     double both = culvert_gpu_elapsed(first, last); /* seconds; NaN: one failed or is not timed */
     double parts = culvert_gpu_seconds(first) + culvert_gpu_seconds(last);
     /* end region */
-    check(first, a);
-    check(last, b);
+    snippet_check(first, a);
+    snippet_check(last, b);
     /* The driver gives single precision: leave room for its rounding. */
     printf("measured: %s, as long as its parts or longer: %s\n", both > 0 ? "yes" : "no",
            both >= parts - 2e-6 ? "yes" : "no");
@@ -191,10 +172,10 @@ int main(void)
     default_stream(s.gpu, dx);
     for (int i = 0; i < N; i++)
         x[i] = (float)i;
-    finish(culvert_upload(s.stream, dx, 0, x, sizeof x));
-    finish(with_callback(s.stream, scale, dx));
+    snippet_finish(culvert_upload(s.stream, dx, 0, x, sizeof x));
+    snippet_finish(with_callback(s.stream, scale, dx));
     printf("after the step: x[3] = %g\n", x[3]);
-    finish(wait_event(s.stream, urgent, scale, dx));
+    snippet_finish(wait_event(s.stream, urgent, scale, dx));
     show("the other stream went on from there", urgent, dx);
     synchronize(urgent);
     event(s.stream, scale, dx);

@@ -31,25 +31,6 @@ typedef struct work {
     culvert_buffer *pinned; /* of the host */
 } work;
 
-static void check(culvert_future *f, int status)
-{
-    char line[512];
-    if (status == CULVERT_OK)
-        return;
-    if (status == CULVERT_PENDING)
-        snprintf(line, sizeof line, "not over within 60 s");
-    else
-        (void)culvert_error_format(culvert_get_error(f), line, sizeof line);
-    fprintf(stderr, "%s\n", line);
-    exit(1);
-}
-
-static void finish(culvert_future *f)
-{
-    check(f, culvert_await(f, 60));
-    culvert_unref(f);
-}
-
 static void count_up(float *p)
 {
     for (int i = 0; i < N; i++)
@@ -79,7 +60,7 @@ static void two_streams(work *w)
                               scaled(w->streams[1], w->scale, w->b, y, 3.0f)};
     culvert_future *f = culvert_all(w->s.loop, both, 2); /* consumes both */
     /* end region */
-    finish(f);
+    snippet_finish(f);
     printf("two streams: a[3] = %g, b[3] = %g\n", x[3], y[3]);
 }
 
@@ -131,7 +112,7 @@ static void pipeline(work *w)
     float *data = culvert_buffer_data(w->pinned);
     int right = 1;
     count_up(data);
-    finish(pipelined(w));
+    snippet_finish(pipelined(w));
     for (int i = 0; i < N; i++)
         right = right && data[i] == 2.0f * (float)i;
     printf("pipeline of %d chunks over %d streams: %s\n", CHUNKS, STREAMS,
@@ -151,9 +132,9 @@ static void urgent(work *w)
     (void)snippet_must(slow, &err);
     (void)snippet_must(fast, &err);
     culvert_future *background = scaled(slow, w->scale, w->a, x, 2.0f);
-    finish(scaled(fast, w->scale, w->b, y, 4.0f));
+    snippet_finish(scaled(fast, w->scale, w->b, y, 4.0f));
     printf("urgent: %g\n", y[3]);
-    finish(background);
+    snippet_finish(background);
     culvert_stream_unref(slow);
     culvert_stream_unref(fast);
 }
@@ -182,11 +163,11 @@ static void requests(work *w)
     culvert_future *all[REQUESTS];
     int right = 1;
     count_up(x);
-    finish(culvert_upload(w->s.stream, w->a, 0, x, sizeof x));
+    snippet_finish(culvert_upload(w->s.stream, w->a, 0, x, sizeof x));
     for (size_t i = 0; i < REQUESTS; i++)
         all[i] = request(w->s.gpu, w->scale, w->a, i * sizeof x / REQUESTS, N / REQUESTS);
-    finish(culvert_all(w->s.loop, all, REQUESTS));
-    finish(culvert_download(w->s.stream, x, w->a, 0, sizeof x));
+    snippet_finish(culvert_all(w->s.loop, all, REQUESTS));
+    snippet_finish(culvert_download(w->s.stream, x, w->a, 0, sizeof x));
     for (int i = 0; i < N; i++)
         right = right && x[i] == 2.0f * (float)i;
     printf("%d requests over the pool: %s\n", REQUESTS, right ? "right" : "wrong");
@@ -214,8 +195,8 @@ static void timing(work *w)
     span = span > each[0] ? span : each[0];
     span = span > each[1] ? span : each[1];
     /* end region */
-    check(one, first);
-    check(two, second);
+    snippet_check(one, first);
+    snippet_check(two, second);
     printf("each took some time: %s, and all of them together: %s\n",
            each[0] > 0 && each[1] > 0 ? "yes" : "no",
            span >= each[0] && span >= each[1] ? "yes" : "no");
@@ -254,10 +235,10 @@ int main(void)
     work w;
     open_all(&w);
     count_up(x);
-    finish(scaled(w.streams[0], w.scale, w.a, x, 2.0f));
+    snippet_finish(scaled(w.streams[0], w.scale, w.a, x, 2.0f));
     printf("basic: x[3] = %g\n", x[3]);
     two_streams(&w);
-    finish(join(&w));
+    snippet_finish(join(&w));
     printf("joined: a[3] = %g\n", x[3]);
     pipeline(&w);
     urgent(&w);

@@ -26,6 +26,25 @@ void *snippet_must(void *handle, const culvert_error *err)
     return handle;
 }
 
+void snippet_check(culvert_future *f, int status)
+{
+    char line[512];
+    if (status == CULVERT_OK)
+        return;
+    if (status == CULVERT_PENDING)
+        snprintf(line, sizeof line, "not over within 60 s");
+    else
+        (void)culvert_error_format(culvert_get_error(f), line, sizeof line);
+    fprintf(stderr, "%s\n", line);
+    exit(1);
+}
+
+void snippet_finish(culvert_future *f)
+{
+    snippet_check(f, culvert_await(f, 60));
+    culvert_unref(f);
+}
+
 void snippet_open_loop(snippet *s, const culvert_loop_options *options)
 {
     culvert_error err = CULVERT_ERROR_INIT;

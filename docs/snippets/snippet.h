@@ -25,6 +25,10 @@ void snippet_open(snippet *, const culvert_loop_options *, const culvert_gpu_opt
 culvert_kernel *snippet_kernel(snippet *, const char *name);
 /* Ends the program if handle is NULL. */
 void *snippet_must(void *handle, const culvert_error *);
+/* Ends the program unless status, which culvert_await gave for the future within 60 s, is CULVERT_OK. */
+void snippet_check(culvert_future *, int status);
+/* Awaits the future (consumed), which must resolve. */
+void snippet_finish(culvert_future *);
 /* Prints the name of an error's code, and its message. */
 void snippet_print(const char *what, const culvert_error *);
 void snippet_close(snippet *);
