@@ -207,6 +207,22 @@ void gpu_fixture_idle(gpu_fixture *f, culvert_stream *stream)
     gpu_fixture_until(f, idle, stream);
 }
 
+culvert_buffer *gpu_fixture_got(culvert_future *future)
+{
+    gpu_fixture_ok(culvert_ref(future));
+    culvert_buffer *buffer = culvert_take(future);
+    ck_assert_ptr_nonnull(buffer);
+    culvert_unref(future);
+    return buffer;
+}
+
+culvert_future *gpu_fixture_busy(gpu_fixture *f, double seconds)
+{
+    culvert_grid grid = {.blocks = {1}, .threads = {1}};
+    return culvert_launch(f->stream, gpu_fixture_kernel(f, "busy"), &grid,
+                          CULVERT_ARGS(CULVERT_U64((uint64_t)(seconds * 1e9))));
+}
+
 void gpu_fixture_hold(gpu_fixture *f, culvert_stream *stream)
 {
     if (gpu_fixture_simulated()) {

@@ -77,6 +77,10 @@ culvert_kernel *gpu_fixture_kernel(gpu_fixture *f, const char *name);
 void gpu_fixture_ok(culvert_future *future);
 /* ... or rejected with the code. */
 culvert_error gpu_fixture_fails(culvert_future *future, int code);
+/* The buffer that a future (consumed) resolves to. */
+culvert_buffer *gpu_fixture_got(culvert_future *future);
+/* A kernel that keeps the stream of the fixture busy for so long. */
+culvert_future *gpu_fixture_busy(gpu_fixture *f, double seconds);
 /* Runs the loop for a time, whatever there is to do. */
 void gpu_fixture_run(gpu_fixture *f, double seconds);
 /* Runs the loop until the answer is true; fails the test if that takes too long. */

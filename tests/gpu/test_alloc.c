@@ -34,18 +34,9 @@ static void tear_down(void)
     gpu_fixture_close(&f);
 }
 
-static culvert_buffer *got(culvert_future *future)
-{
-    gpu_fixture_ok(culvert_ref(future));
-    culvert_buffer *buffer = culvert_take(future);
-    ck_assert_ptr_nonnull(buffer);
-    culvert_unref(future);
-    return buffer;
-}
-
 static culvert_buffer *take(size_t bytes)
 {
-    return got(culvert_buffer_alloc(f.gpu, bytes));
+    return gpu_fixture_got(culvert_buffer_alloc(f.gpu, bytes));
 }
 
 /* Work on the buffer that does not begin; the buffer is the work's alone. */
@@ -76,7 +67,7 @@ START_TEST(what_is_there_comes_at_once_and_calls_no_driver)
     ck_assert_int_eq(culvert_status(host), CULVERT_OK);
     if (gpu_fixture_simulated())
         ck_assert_uint_eq(culvert_sim_calls(NULL), calls);
-    culvert_buffer *a = got(device), *b = got(host);
+    culvert_buffer *a = gpu_fixture_got(device), *b = gpu_fixture_got(host);
     ck_assert_uint_eq(culvert_buffer_size(a), 1000);
     ck_assert_ptr_null(culvert_buffer_data(a));
     memset(culvert_buffer_data(b), 7, 1000);
@@ -94,7 +85,7 @@ START_TEST(growing_is_never_in_the_call)
     ck_assert_int_eq(culvert_status(future), CULVERT_PENDING);
     if (gpu_fixture_simulated())
         ck_assert_uint_eq(culvert_sim_calls(NULL), calls);
-    culvert_buffer_unref(got(future));
+    culvert_buffer_unref(gpu_fixture_got(future));
     ck_assert_uint_ge(counters().grown, 1);
 }
 END_TEST
@@ -112,7 +103,7 @@ END_TEST
 
 START_TEST(case_091_no_bytes_are_a_buffer)
 {
-    culvert_buffer *a = take(0), *b = got(culvert_host_buffer_alloc(f.gpu, 0));
+    culvert_buffer *a = take(0), *b = gpu_fixture_got(culvert_host_buffer_alloc(f.gpu, 0));
     ck_assert_uint_eq(culvert_buffer_size(a), 0);
     ck_assert_ptr_nonnull(culvert_buffer_data(b));
     culvert_buffer_unref(a);
@@ -150,7 +141,7 @@ START_TEST(it_waits_for_the_work_that_holds_the_memory)
     ck_assert_int_eq(culvert_status(future), CULVERT_PENDING);
     ck_assert_uint_eq(counters().waiting, 1);
     gpu_fixture_release(&f);
-    culvert_buffer *buffer = got(future);
+    culvert_buffer *buffer = gpu_fixture_got(future);
     gpu_fixture_ok(culvert_fill(f.stream, buffer, 0, 40 * MIB, 1, 1));
     culvert_buffer_unref(buffer);
     gpu_fixture_ok(work);
@@ -164,14 +155,14 @@ START_TEST(pinned_memory_is_waited_for_too)
     culvert_buffer *all[16];
     unsigned n = 0;
     for (; n < 16 && counters().pinned_used + MIB <= 16 * MIB; n++)
-        all[n] = got(culvert_host_buffer_alloc(f.gpu, MIB));
+        all[n] = gpu_fixture_got(culvert_host_buffer_alloc(f.gpu, MIB));
     ck_assert_uint_gt(n, 2);
     culvert_future *work = hold_with(all[--n]);
     culvert_future *future = culvert_host_buffer_alloc(f.gpu, MIB);
     gpu_fixture_run(&f, 0.02);
     ck_assert_int_eq(culvert_status(future), CULVERT_PENDING);
     gpu_fixture_release(&f);
-    culvert_buffer_unref(got(future));
+    culvert_buffer_unref(gpu_fixture_got(future));
     gpu_fixture_ok(work);
     while (n > 0)
         culvert_buffer_unref(all[--n]);
@@ -193,9 +184,9 @@ START_TEST(a_large_request_is_not_passed_by)
     for (int i = 0; i < 4; i++)
         ck_assert_int_eq(culvert_status(small[i]), CULVERT_PENDING);
     gpu_fixture_release(&f);
-    culvert_buffer_unref(got(large));
+    culvert_buffer_unref(gpu_fixture_got(large));
     for (int i = 0; i < 4; i++)
-        culvert_buffer_unref(got(small[i]));
+        culvert_buffer_unref(gpu_fixture_got(small[i]));
     gpu_fixture_ok(work);
 }
 END_TEST
@@ -213,7 +204,7 @@ START_TEST(one_that_is_cancelled_lets_the_next_pass)
     culvert_cancel(large);
     culvert_unref(dropped);
     (void)gpu_fixture_fails(large, CULVERT_ECANCELED);
-    culvert_buffer_unref(got(small));
+    culvert_buffer_unref(gpu_fixture_got(small));
     (void)gpu_fixture_fails(late, CULVERT_ETIMEDOUT);
     gpu_fixture_run(&f, 0.001);
     ck_assert_uint_eq(counters().waiting, 0);
@@ -240,7 +231,7 @@ START_TEST(it_waits_for_what_a_callback_releases)
     gpu_fixture_run(&f, 0.01);
     ck_assert_int_eq(culvert_status(future), CULVERT_PENDING);
     gpu_fixture_release(&f);
-    culvert_buffer_unref(got(future));
+    culvert_buffer_unref(gpu_fixture_got(future));
     gpu_fixture_ok(work);
 }
 END_TEST
@@ -277,7 +268,7 @@ START_TEST(a_buffer_that_goes_on_another_thread_wakes_the_loop)
     culvert_future *work = hold_with(take(16 * MIB));
     culvert_future *future = culvert_buffer_alloc(f.gpu, 40 * MIB);
     ck_assert_int_eq(pthread_create(&thread, NULL, release_on_thread, buffer), 0);
-    culvert_buffer_unref(got(future)); /* the work is held all the time */
+    culvert_buffer_unref(gpu_fixture_got(future)); /* the work is held all the time */
     pthread_join(thread, NULL);
     ck_assert_int_eq(culvert_status(work), CULVERT_PENDING);
     gpu_fixture_release(&f);
@@ -343,7 +334,8 @@ START_TEST(two_that_wait_do_not_wait_for_each_other)
     options.device_limit = 8 * MIB;
     culvert_gpu *other = culvert_gpu_open(f.loop, f.ordinal, &options, NULL);
     ck_assert_ptr_nonnull(other);
-    culvert_buffer *mine = take(64 * MIB), *its = got(culvert_buffer_alloc(other, 8 * MIB));
+    culvert_buffer *mine = take(64 * MIB),
+                   *its = gpu_fixture_got(culvert_buffer_alloc(other, 8 * MIB));
     culvert_future *a = culvert_buffer_alloc(f.gpu, MIB), *b = culvert_buffer_alloc(other, MIB);
     (void)gpu_fixture_fails(a, CULVERT_ENOMEM);
     (void)gpu_fixture_fails(b, CULVERT_ENOMEM);

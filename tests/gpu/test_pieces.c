@@ -15,15 +15,6 @@ enum { KIB = 1024, MIB = 1024 * KIB, N = 3 * MIB + 1000 };
 static gpu_fixture f;
 static culvert_buffer *host, *device;
 
-static culvert_buffer *got(culvert_future *future)
-{
-    gpu_fixture_ok(culvert_ref(future));
-    culvert_buffer *buffer = culvert_take(future);
-    ck_assert_ptr_nonnull(buffer);
-    culvert_unref(future);
-    return buffer;
-}
-
 static unsigned char *data_of(culvert_buffer *buffer)
 {
     return culvert_buffer_data(buffer);
@@ -56,7 +47,7 @@ static void close_only(void)
 static void set_up(void)
 {
     open_only();
-    host = got(culvert_host_buffer_alloc(f.gpu, N));
+    host = gpu_fixture_got(culvert_host_buffer_alloc(f.gpu, N));
     device = gpu_fixture_buffer(&f, N);
     memset(data_of(host), 0, N);
     ck_assert_uint_ne(host->seam, 0);
@@ -120,7 +111,7 @@ END_TEST
 
 START_TEST(from_one_to_another)
 {
-    culvert_buffer *other = got(culvert_host_buffer_alloc(f.gpu, N));
+    culvert_buffer *other = gpu_fixture_got(culvert_host_buffer_alloc(f.gpu, N));
     stamp(data_of(host), N, 2);
     memset(data_of(other), 0, N);
     gpu_fixture_ok(culvert_copy(f.stream, other, 1000, host, 300000, 2 * MIB));
@@ -187,7 +178,7 @@ END_TEST
 START_TEST(many_pieces_take_their_turns)
 {
     enum { LARGE = 300 };
-    culvert_buffer *large = got(culvert_host_buffer_alloc(f.gpu, (size_t)LARGE * MIB));
+    culvert_buffer *large = gpu_fixture_got(culvert_host_buffer_alloc(f.gpu, (size_t)LARGE * MIB));
     culvert_buffer *there = gpu_fixture_buffer(&f, (size_t)LARGE * MIB);
     for (size_t i = 0; i < LARGE; i++)
         memcpy(data_of(large) + i * MIB + MIB - 4, &i, 4);
@@ -222,12 +213,13 @@ START_TEST(a_mebibyte_is_pinned_a_turn)
     ck_assert_uint_eq(most, MIB);
     ck_assert_uint_eq(culvert_sim_live("pinned bytes"), before + 20 * MIB);
     ck_assert_uint_eq(culvert_sim_calls("cuMemHostAlloc"), allocations);
-    culvert_buffer *large = got(a);
+    culvert_buffer *large = gpu_fixture_got(a);
     stamp(data_of(large), 20 * MIB, 0);
     culvert_buffer_unref(large);
-    culvert_buffer_unref(got(b));
+    culvert_buffer_unref(gpu_fixture_got(b));
     uint64_t pins = culvert_sim_calls("cuMemHostRegister");
-    culvert_buffer_unref(got(culvert_host_buffer_alloc(f.gpu, 19 * MIB))); /* the same memory */
+    culvert_buffer_unref(
+        gpu_fixture_got(culvert_host_buffer_alloc(f.gpu, 19 * MIB))); /* the same memory */
     ck_assert_uint_eq(culvert_sim_calls("cuMemHostRegister"), pins);
 }
 END_TEST
@@ -246,7 +238,7 @@ START_TEST(what_is_half_pinned_is_not_lost)
     while (culvert_sim_live("pinned bytes") < before + 10 * MIB)
         turns(1);
     culvert_unref(future);
-    culvert_buffer *buffer = got(culvert_host_buffer_alloc(f.gpu, 35 * MIB));
+    culvert_buffer *buffer = gpu_fixture_got(culvert_host_buffer_alloc(f.gpu, 35 * MIB));
     ck_assert_uint_eq(culvert_sim_live("pinned bytes"), before + 40 * MIB);
     culvert_buffer_unref(buffer);
     future = culvert_host_buffer_alloc(f.gpu, 60 * MIB);
@@ -260,7 +252,8 @@ START_TEST(a_piece_that_cannot_be_pinned_ends_the_block)
 {
     uint64_t before = culvert_sim_live("pinned bytes");
     culvert_sim_fail("cuMemHostRegister", 5, CULVERT__CUDA_ERROR_OUT_OF_MEMORY);
-    culvert_buffer_unref(got(culvert_host_buffer_alloc(f.gpu, 10 * MIB))); /* at the second try */
+    culvert_buffer_unref(
+        gpu_fixture_got(culvert_host_buffer_alloc(f.gpu, 10 * MIB))); /* at the second try */
     ck_assert_uint_le(culvert_sim_live("pinned bytes"), before + 10 * MIB);
     culvert_sim_fail("cuMemHostRegister", 5, CULVERT__CUDA_ERROR_OUT_OF_MEMORY);
     culvert_sim_fail("cuMemHostRegister", 6, CULVERT__CUDA_ERROR_OUT_OF_MEMORY);
@@ -268,7 +261,7 @@ START_TEST(a_piece_that_cannot_be_pinned_ends_the_block)
         gpu_fixture_fails(culvert_host_buffer_alloc(f.gpu, 20 * MIB), CULVERT_ENOMEM);
     gpu_fixture_says(&err, "cuMemHostRegister");
     ck_assert_uint_le(culvert_sim_live("pinned bytes"), before); /* given back: it was no use */
-    culvert_buffer_unref(got(culvert_host_buffer_alloc(f.gpu, 20 * MIB)));
+    culvert_buffer_unref(gpu_fixture_got(culvert_host_buffer_alloc(f.gpu, 20 * MIB)));
 }
 END_TEST
 
@@ -281,7 +274,7 @@ START_TEST(the_limit_counts_both_kinds)
     gpu_fixture_open(&f, NULL, &options);
     uint64_t before = culvert_sim_live("pinned bytes");
     ck_assert_uint_eq(before, 8 * MIB);
-    culvert_buffer *large = got(culvert_host_buffer_alloc(f.gpu, 5 * MIB));
+    culvert_buffer *large = gpu_fixture_got(culvert_host_buffer_alloc(f.gpu, 5 * MIB));
     (void)gpu_fixture_fails(culvert_host_buffer_alloc(f.gpu, 9 * MIB), CULVERT_ENOMEM);
     ck_assert_ptr_null(culvert_host_buffer_new(f.gpu, 8 * MIB, &err));
     ck_assert_int_eq(err.code, CULVERT_ENOMEM);
@@ -306,7 +299,7 @@ START_TEST(where_pieces_are_of_no_use_it_grows_in_one)
     other.cuMemHostGetDevicePointer = elsewhere;
     f.gpu->device->drv = &other;
     uint64_t allocations = culvert_sim_calls("cuMemHostAlloc");
-    culvert_buffer *buffer = got(culvert_host_buffer_alloc(f.gpu, 3 * MIB));
+    culvert_buffer *buffer = gpu_fixture_got(culvert_host_buffer_alloc(f.gpu, 3 * MIB));
     f.gpu->device->drv = real;
     ck_assert_uint_eq(culvert_sim_calls("cuMemHostAlloc"), allocations + 1);
     ck_assert_uint_eq(buffer->seam, 0);

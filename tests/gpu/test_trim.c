@@ -33,22 +33,13 @@ static void tear_down(void)
     gpu_fixture_close(&f);
 }
 
-static culvert_buffer *got(culvert_future *future)
-{
-    gpu_fixture_ok(culvert_ref(future));
-    culvert_buffer *buffer = culvert_take(future);
-    ck_assert_ptr_nonnull(buffer);
-    culvert_unref(future);
-    return buffer;
-}
-
 /* Four blocks of device memory and some pinned, and all of it free again. */
 static void grow_and_release(void)
 {
     culvert_buffer *buffers[6];
     for (int i = 0; i < 4; i++)
-        buffers[i] = got(culvert_buffer_alloc(f.gpu, 60 * MIB));
-    buffers[4] = got(culvert_host_buffer_alloc(f.gpu, 3 * MIB));
+        buffers[i] = gpu_fixture_got(culvert_buffer_alloc(f.gpu, 60 * MIB));
+    buffers[4] = gpu_fixture_got(culvert_host_buffer_alloc(f.gpu, 3 * MIB));
     buffers[5] = culvert_host_buffer_new(f.gpu, 5 * MIB, NULL);
     for (int i = 0; i < 6; i++)
         culvert_buffer_unref(buffers[i]);
@@ -79,8 +70,8 @@ END_TEST
 
 START_TEST(what_is_in_use_stays)
 {
-    culvert_buffer *keep = got(culvert_buffer_alloc(f.gpu, 40 * MIB));
-    culvert_buffer *more = got(culvert_buffer_alloc(f.gpu, 50 * MIB));
+    culvert_buffer *keep = gpu_fixture_got(culvert_buffer_alloc(f.gpu, 40 * MIB));
+    culvert_buffer *more = gpu_fixture_got(culvert_buffer_alloc(f.gpu, 50 * MIB));
     gpu_fixture_ok(culvert_fill(f.stream, more, 0, 50 * MIB, 0x17, 1));
     grow_and_release();
     gpu_fixture_run(&f, 0.2);
@@ -97,7 +88,7 @@ END_TEST
 START_TEST(nothing_goes_back_while_work_is_in_flight)
 {
     grow_and_release();
-    culvert_buffer *words = got(culvert_buffer_alloc(f.gpu, 64));
+    culvert_buffer *words = gpu_fixture_got(culvert_buffer_alloc(f.gpu, 64));
     gpu_fixture_hold(&f, f.stream);
     culvert_future *held = culvert_fill(f.stream, words, 0, 64, 1, 4);
     uint64_t frees = culvert_sim_calls("cuMemFree");
@@ -133,7 +124,7 @@ END_TEST
 /* What others put on a stream has no units; the stream itself is asked. */
 START_TEST(nor_while_a_stranger_uses_our_stream)
 {
-    culvert_buffer *words = got(culvert_buffer_alloc(f.gpu, 64));
+    culvert_buffer *words = gpu_fixture_got(culvert_buffer_alloc(f.gpu, 64));
     struct CUstream_st *native = culvert_stream_native(f.stream);
     grow_and_release();
     culvert_sim_hold(native);
@@ -176,7 +167,7 @@ START_TEST(case_042_nor_while_a_host_function_is_out)
     options.trim_seconds = 0.02;
     options.device_reserve = 64 * MIB;
     gpu_fixture_open(&f, &loop_options, &options);
-    culvert_buffer *words = got(culvert_buffer_alloc(f.gpu, 64));
+    culvert_buffer *words = gpu_fixture_got(culvert_buffer_alloc(f.gpu, 64));
     culvert_buffer *pinned = culvert_host_register(f.gpu, memory, sizeof memory, NULL);
     ck_assert_ptr_nonnull(pinned);
     culvert_sim_host_functions(CULVERT_SIM_HOST_HOLD);
@@ -202,7 +193,7 @@ END_TEST
 
 START_TEST(a_busy_server_keeps_its_memory)
 {
-    culvert_buffer *words = got(culvert_buffer_alloc(f.gpu, 64));
+    culvert_buffer *words = gpu_fixture_got(culvert_buffer_alloc(f.gpu, 64));
     grow_and_release();
     uint64_t frees = culvert_sim_calls("cuMemFree");
     for (double end = test_now() + 0.3; test_now() < end;)
@@ -254,7 +245,7 @@ START_TEST(case_076_free_blocks_make_room_for_a_large_request)
     open_with(100, 256 * MIB);
     grow_and_release();
     uint64_t allocations = culvert_sim_calls("cuMemAlloc");
-    culvert_buffer *large = got(culvert_buffer_alloc(f.gpu, 200 * MIB));
+    culvert_buffer *large = gpu_fixture_got(culvert_buffer_alloc(f.gpu, 200 * MIB));
     ck_assert_uint_eq(culvert_sim_calls("cuMemAlloc"), allocations + 1);
     ck_assert_uint_le(culvert_sim_live("device bytes"), 256 * MIB);
     (void)gpu_fixture_fails(culvert_buffer_alloc(f.gpu, 100 * MIB), CULVERT_ENOMEM);
@@ -269,7 +260,7 @@ START_TEST(case_076_it_waits_for_the_frees_first)
     open_with(100, 256 * MIB);
     culvert_buffer *buffers[4];
     for (int i = 0; i < 4; i++)
-        buffers[i] = got(culvert_buffer_alloc(f.gpu, 60 * MIB));
+        buffers[i] = gpu_fixture_got(culvert_buffer_alloc(f.gpu, 60 * MIB));
     gpu_fixture_hold(&f, f.stream);
     culvert_future *work = NULL;
     for (int i = 0; i < 4; i++) {
@@ -284,7 +275,7 @@ START_TEST(case_076_it_waits_for_the_frees_first)
     ck_assert_int_eq(culvert_status(future), CULVERT_PENDING);
     ck_assert_uint_eq(culvert_sim_calls("cuMemFree"), frees);
     gpu_fixture_release(&f);
-    culvert_buffer_unref(got(future));
+    culvert_buffer_unref(gpu_fixture_got(future));
     gpu_fixture_ok(work);
 }
 END_TEST
@@ -299,7 +290,7 @@ START_TEST(a_full_device_is_no_end)
     options.trim_seconds = 100;
     gpu_fixture_open_as_is(&f, NULL, &options);
     grow_and_release();
-    culvert_buffer_unref(got(culvert_buffer_alloc(f.gpu, 250 * MIB)));
+    culvert_buffer_unref(gpu_fixture_got(culvert_buffer_alloc(f.gpu, 250 * MIB)));
     ck_assert_int_eq(culvert_gpu_state(f.gpu), CULVERT_GPU_OK);
 }
 END_TEST

@@ -65,13 +65,6 @@ static void ping_pong(int n)
         gpu_fixture_ok(culvert_stream_done(f.stream));
 }
 
-static culvert_future *busy_for(double seconds)
-{
-    culvert_grid grid = {.blocks = {1}, .threads = {1}};
-    return culvert_launch(f.stream, gpu_fixture_kernel(&f, "busy"), &grid,
-                          CULVERT_ARGS(CULVERT_U64((uint64_t)(seconds * 1e9))));
-}
-
 /* ---- host functions ---- */
 
 START_TEST(one_wake_up_a_sleep_at_most)
@@ -81,7 +74,7 @@ START_TEST(one_wake_up_a_sleep_at_most)
     uint64_t before = arms();
     unsigned turns = ev_iteration(f.ev);
     for (int i = 0; i < N; i++)
-        gpu_fixture_ok(busy_for(0.0005));
+        gpu_fixture_ok(gpu_fixture_busy(&f, 0.0005));
     ck_assert_uint_le(arms() - before, N);
     ck_assert_uint_ge(arms() - before, N / 10); /* that is how it is woken */
     /* It sleeps: a turn that submits, one that is woken, one for a timer or so. */
@@ -114,7 +107,7 @@ START_TEST(host_func_never_spins)
     open_with(CULVERT_WAKE_HOST_FUNC, 0.01);
     ping_pong(20); /* short ones */
     unsigned turns = ev_iteration(f.ev);
-    gpu_fixture_ok(busy_for(0.2));
+    gpu_fixture_ok(gpu_fixture_busy(&f, 0.2));
     ck_assert_uint_le(ev_iteration(f.ev) - turns, 30);
 }
 END_TEST
@@ -137,11 +130,11 @@ START_TEST(adaptive_sleeps_where_recent_work_was_long)
 {
     open_with(CULVERT_WAKE_ADAPTIVE, 0.001);
     for (int i = 0; i < 10; i++)
-        gpu_fixture_ok(busy_for(0.02));
+        gpu_fixture_ok(gpu_fixture_busy(&f, 0.02));
     for (int i = 0; i < 5; i++) {
         uint64_t before = arms();
         unsigned turns = ev_iteration(f.ev);
-        gpu_fixture_ok(busy_for(0.05));
+        gpu_fixture_ok(gpu_fixture_busy(&f, 0.05));
         ck_assert_uint_ge(arms() - before, 1);
         ck_assert_uint_le(ev_iteration(f.ev) - turns, 30);
     }
@@ -265,7 +258,7 @@ START_TEST(late_host_functions_are_done_without)
     culvert_sim_release(NULL);
     gpu_fixture_ok(held);
     before = arms();
-    gpu_fixture_ok(busy_for(0.02));
+    gpu_fixture_ok(gpu_fixture_busy(&f, 0.02));
     ck_assert_uint_gt(arms(), before); /* as before */
     ck_assert_int_eq(warnings, 1);
     culvert_stream_unref(gate);

@@ -43,13 +43,6 @@ static uint64_t arms(void)
     return culvert_sim_calls("cuLaunchHostFunc");
 }
 
-static culvert_future *busy_for(double seconds)
-{
-    culvert_grid grid = {.blocks = {1}, .threads = {1}};
-    return culvert_launch(f.stream, gpu_fixture_kernel(&f, "busy"), &grid,
-                          CULVERT_ARGS(CULVERT_U64((uint64_t)(seconds * 1e9))));
-}
-
 /* Threads of this process of that name. */
 static int threads_named(const char *name)
 {
@@ -79,7 +72,7 @@ START_TEST(the_thread_wakes_a_loop_that_sleeps)
     uint64_t before = arms();
     unsigned turns = ev_iteration(f.ev);
     for (int i = 0; i < N; i++)
-        gpu_fixture_ok(busy_for(0.002));
+        gpu_fixture_ok(gpu_fixture_busy(&f, 0.002));
     ck_assert_uint_eq(arms(), before);
     /* A turn that submits, one that is woken, one for a timer or so: it neither spins nor ticks. */
     ck_assert_uint_le(ev_iteration(f.ev) - turns, 6 * N);
