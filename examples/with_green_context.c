@@ -104,24 +104,12 @@ static CUgreenCtx make_context(const driver *d, int ordinal, CUcontext *context,
 
 static int open_in(program *p, CUcontext context)
 {
-    culvert_error err = CULVERT_ERROR_INIT;
     culvert_gpu_options options = CULVERT_GPU_OPTIONS_INIT;
-    culvert_loop_options loop_options = CULVERT_LOOP_OPTIONS_INIT;
     options.context = context;
-    loop_options.driver = p->driver;
-    p->ev = ev_default_loop(0);
-    if ((p->loop = culvert_loop_new(p->ev, &loop_options, &err)) == NULL ||
-        (p->gpu = culvert_gpu_open(p->loop, p->device, &options, &err)) == NULL) {
-        program_fail(p, &err);
-        return -1;
-    }
-    culvert_future *load = culvert_module_load(p->gpu, &culvert_image_saxpy);
-    if (culvert_await(load, INFINITY) == CULVERT_OK)
-        p->module = culvert_take(load);
-    else
-        program_fail(p, culvert_get_error(load));
-    culvert_unref(load);
-    return p->module != NULL ? 0 : -1;
+    p->gpu_options = &options;
+    int r = program_open(p, &culvert_image_saxpy);
+    p->gpu_options = NULL;
+    return r;
 }
 
 static int right(void)

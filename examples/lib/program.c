@@ -63,7 +63,7 @@ int program_open(program *p, const culvert_image *image)
     options.driver = p->driver;
     if ((p->ev = ev_default_loop(0)) == NULL ||
         (p->loop = culvert_loop_new(p->ev, &options, &err)) == NULL ||
-        (p->gpu = culvert_gpu_open(p->loop, p->device, NULL, &err)) == NULL) {
+        (p->gpu = culvert_gpu_open(p->loop, p->device, p->gpu_options, &err)) == NULL) {
         program_fail(p, &err);
         return -1;
     }

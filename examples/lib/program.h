@@ -15,6 +15,7 @@ typedef struct program {
     const char *name;   /* for messages */
     const char *driver; /* see culvert_loop_options.driver; NULL: what the environment says */
     int device;
+    const culvert_gpu_options *gpu_options; /* for program_open; NULL: the defaults */
     struct ev_loop *ev;
     culvert_loop *loop;
     culvert_gpu *gpu;
