@@ -6,6 +6,7 @@
  *
  * Prints how many sequences there were; with `forever` it says "going", and goes on until it is killed.
  */
+#define _POSIX_C_SOURCE 200809L
 #include "culvert/culvert.h"
 #include "fixture.culvert.h"
 
@@ -14,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 enum { ROUNDS = 40 };
 
@@ -105,6 +108,16 @@ static void one_cancelled(void)
     culvert_promise_drop(promise);
 }
 
+/* Until the thread that writes has got so far that a reader has something to look at: a machine that does
+   other things lets it wait. */
+static void wait_for_file(const char *path)
+{
+    enum { ENOUGH = 16384, TRIES = 60000 };
+    struct stat st = {.st_size = 0};
+    for (int i = 0; i < TRIES && stat(path, &st) == 0 && st.st_size < ENOUGH; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
 int main(int argc, char **argv)
 {
     culvert_error err = CULVERT_ERROR_INIT;
@@ -122,6 +135,7 @@ int main(int argc, char **argv)
     for (; forever || rounds < ROUNDS; rounds++) {
         one_round(&called);
         if (rounds == 20 && forever) {
+            wait_for_file(path);
             printf("going\n");
             fflush(stdout);
         }
@@ -129,8 +143,10 @@ int main(int argc, char **argv)
     one_cancelled();
     printf("%u\n", rounds * 3 + 1);
     fflush(stdout);
-    if (strcmp(argv[2], "abort") == 0)
+    if (strcmp(argv[2], "abort") == 0) {
+        wait_for_file(path);
         abort();
+    }
     if (strcmp(argv[2], "stop") == 0)
         culvert_trace_stop(f.loop); /* else culvert_loop_free does it */
     close_all();
