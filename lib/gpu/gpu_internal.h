@@ -290,6 +290,34 @@ bool culvert__driver_thread_busy(culvert__driver_thread *);
    NULL from the beginning of the call on. */
 void culvert__driver_thread_free(culvert__driver_thread *);
 
+/* -------------------------------------------------------- driver_work.c ---- */
+
+/* Work of the driver thread with a future, which has this kind: cancel and shutdown are the two below. */
+typedef struct culvert__driver_work culvert__driver_work;
+typedef struct culvert__driver_future {
+    culvert_future base;
+    culvert__driver_work *work; /* NULL once it is over */
+} culvert__driver_future;
+struct culvert__driver_work {
+    culvert__driver_job job;
+    culvert__driver_future *future; /* pinned */
+    culvert_loop *loop;
+    atomic_int state;
+    bool keeps; /* the loop's thread: the loop is kept alive for it */
+    int result; /* written by `run`: CUDA_SUCCESS, or what `call` gave */
+    const char *call;
+    void (*run)(culvert__driver_work *); /* on the driver thread */
+    /* On the loop's thread: settles the future with what came of it (in vain where it was dropped: `ran` is
+       false), and frees what the work is part of. */
+    void (*over)(culvert__driver_work *, bool ran);
+};
+/* Whether there is a driver thread; else err says why not. */
+bool culvert__driver_work_ready(culvert_gpu *, const char *op, const char *where, culvert_error *);
+/* The future is new; `run` and `over` are set, all else is zero. */
+void culvert__driver_work_begin(culvert_gpu *, culvert_future *, culvert__driver_work *);
+void culvert__driver_future_cancel(culvert_future *);
+void culvert__driver_future_shut_down(culvert_future *, const culvert_error *);
+
 /* ------------------ module.c, module_load.c, launch.c, occupancy.c ---- */
 
 /* How many blocks of this size run at once on a multiprocessor; threads 0: not asked yet. */

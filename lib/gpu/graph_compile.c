@@ -1,74 +1,41 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * culvert_seq_compile: a future whose work is done by the driver thread.
- *
- *              cancel, shutdown              done
- *   QUEUED ----------------------> DROPPED ------------> (freed)
- *      |  the driver thread begins              done +-------------------------> RUNNING
- *      -------------> (freed; the future settles with the outcome)
+ * culvert_seq_compile: work of the driver thread, whose life driver_work.c has.
  *
  * What is refused is refused at once, and functions of culvert_seq_call are captured at once, on the
  * loop's thread; nodes are added and the first instance made by the driver thread.
  *
  * Invariants:
- *   - the state leaves QUEUED once, by whoever exchanges it first: one that is dropped calls no driver
- *     but to destroy what was captured, one that runs settles with its real outcome when it is over.
- *   - from the submit to `done` the graph is the driver thread's; the compile holds a pin of its future
- *     and the graph's only reference.
- *   - the loop is kept alive from submit until the future has settled.
+ *   - a compile that is dropped calls no driver but to destroy what was captured
+ *   - from the submit to compile_over the graph is the driver thread's; the compile has its only reference
  */
 #include "gpu/graph.h"
 
 #include <stdlib.h>
 
-enum { QUEUED, RUNNING, DROPPED };
-
-typedef struct compile compile;
-
-typedef struct compile_future {
-    culvert_future base;
-    compile *compile; /* NULL once it is over */
-} compile_future;
-
-struct compile {
-    culvert__driver_job job;
-    compile_future *future; /* pinned */
-    culvert_graph *graph;   /* owned */
+typedef struct compile {
+    culvert__driver_work work;
+    culvert_graph *graph; /* owned */
     const char *where;
-    atomic_int state;
-    bool keeps; /* the loop's thread: the loop is kept alive for it */
-    int result; /* written by the driver thread: CUDA_SUCCESS, or what `call` gave */
-    const char *call;
     const culvert__node *failed; /* at this one; NULL: at none of them */
-};
+} compile;
 
 static const char op_name[] = "culvert_seq_compile";
 
 /* ---- on the driver thread ---- */
 
-static void compile_work(culvert__driver_job *job)
+static void compile_work(culvert__driver_work *work)
 {
-    compile *c = CULVERT__CONTAINER(job, compile, job);
-    int queued = QUEUED;
-    if (!atomic_compare_exchange_strong(&c->state, &queued, RUNNING))
-        return;
-    c->call = "cuGraphCreate";
-    c->result = atomic_load(&c->graph->gpu->device->lost);
-    if (c->result == CULVERT__CUDA_SUCCESS)
-        c->result = culvert__graph_build(c->graph, &c->call, &c->failed);
-    if (c->result == CULVERT__CUDA_SUCCESS)
-        c->result = culvert__graph_instantiate(c->graph->instances, &c->call);
+    compile *c = CULVERT__CONTAINER(work, compile, work);
+    work->call = "cuGraphCreate";
+    work->result = atomic_load(&c->graph->gpu->device->lost);
+    if (work->result == CULVERT__CUDA_SUCCESS)
+        work->result = culvert__graph_build(c->graph, &work->call, &c->failed);
+    if (work->result == CULVERT__CUDA_SUCCESS)
+        work->result = culvert__graph_instantiate(c->graph->instances, &work->call);
 }
 
 /* ---- what came of it ---- */
-
-static void unkeep(compile *c)
-{
-    if (!c->keeps)
-        return;
-    c->keeps = false;
-    culvert__loop_unkeep(c->graph->gpu->loop);
-}
 
 static void release_graph(void *graph)
 {
@@ -80,61 +47,32 @@ static void say_failed(const compile *c, culvert_error *err)
     const char *where = c->where;
     if (c->failed != NULL && c->failed->op->where != NULL)
         where = c->failed->op->where;
-    culvert__gpu_driver_failed(c->graph->gpu, c->result, c->call, op_name, where, err);
+    culvert__gpu_driver_failed(c->graph->gpu, c->work.result, c->work.call, op_name, where, err);
 }
 
-static void compile_done(culvert__post *post)
+static void compile_over(culvert__driver_work *work, bool ran)
 {
-    culvert__driver_job *job = CULVERT__CONTAINER(post, culvert__driver_job, post);
-    compile *c = CULVERT__CONTAINER(job, compile, job);
-    culvert_future *future = &c->future->base;
+    compile *c = CULVERT__CONTAINER(work, compile, work);
+    culvert_future *future = &work->future->base;
     culvert_graph *graph = c->graph;
-    bool made = atomic_load(&c->state) == RUNNING && c->result == CULVERT__CUDA_SUCCESS;
-    unkeep(c);
-    c->future->compile = NULL;
+    bool made = ran && work->result == CULVERT__CUDA_SUCCESS;
     if (made) {
         culvert__settle_value(future, graph, release_graph);
     } else {
         culvert_error err = CULVERT_ERROR_INIT;
-        if (atomic_load(&c->state) == RUNNING)
+        if (ran)
             say_failed(c, &err);
         culvert__settle_error(future, &err); /* settled already where it was dropped */
     }
-    culvert__unpin(future);
     free(c);
     if (!made)
         culvert__graph_put(graph);
 }
 
-static bool drop(compile *c)
-{
-    int queued = QUEUED;
-    return atomic_compare_exchange_strong(&c->state, &queued, DROPPED);
-}
-
-static void cancel(culvert_future *future)
-{
-    compile *c = ((compile_future *)(void *)future)->compile;
-    if (c == NULL || !drop(c))
-        return; /* it runs: the real outcome comes */
-    unkeep(c);
-    culvert__settle_canceled(future);
-}
-
-static void shut_down(culvert_future *future, const culvert_error *err)
-{
-    compile *c = ((compile_future *)(void *)future)->compile;
-    if (c != NULL) {
-        (void)drop(c);
-        unkeep(c);
-    }
-    culvert__settle_error(future, err);
-}
-
 static const culvert__kind kind = {
     .name = "compile",
-    .cancel = cancel,
-    .shutdown = shut_down,
+    .cancel = culvert__driver_future_cancel,
+    .shutdown = culvert__driver_future_shut_down,
 };
 
 /* ---- what is refused ---- */
@@ -334,14 +272,9 @@ static culvert_graph *graph_of(culvert_seq *seq)
 
 static bool driver_thread(culvert_seq *seq, const char *where)
 {
-    culvert_gpu *gpu = seq->gpu;
     culvert_error err = CULVERT_ERROR_INIT;
-    if (gpu->driver_thread == NULL)
-        gpu->driver_thread = culvert__driver_thread_new(gpu, &err);
-    if (gpu->driver_thread != NULL)
+    if (culvert__driver_work_ready(seq->gpu, op_name, where, &err))
         return true;
-    err.op = op_name;
-    err.where = where;
     culvert__seq_fail_with(seq, &err);
     return false;
 }
@@ -351,7 +284,7 @@ static culvert_future *begin(culvert_seq *seq, const char *where)
 {
     culvert_gpu *gpu = seq->gpu;
     culvert_future *future =
-        culvert__future_alloc(culvert__gpu_core(gpu), &kind, sizeof(compile_future));
+        culvert__future_alloc(culvert__gpu_core(gpu), &kind, sizeof(culvert__driver_future));
     compile *c = future != NULL ? calloc(1, sizeof *c) : NULL;
     if (c == NULL)
         culvert__seq_fail(seq, CULVERT_ENOMEM, op_name, where, "no memory for compiling a graph");
@@ -367,16 +300,9 @@ static culvert_future *begin(culvert_seq *seq, const char *where)
     adopt(graph, seq);
     c->graph = graph;
     c->where = where;
-    c->job.work = compile_work;
-    c->job.post.run = compile_done;
-    atomic_init(&c->state, QUEUED);
-    c->future = (compile_future *)(void *)future;
-    c->future->compile = c;
-    culvert__future_make_root(future);
-    culvert__pin(future);
-    culvert__loop_keep(gpu->loop);
-    c->keeps = true;
-    culvert__driver_thread_submit(gpu->driver_thread, &c->job);
+    c->work.run = compile_work;
+    c->work.over = compile_over;
+    culvert__driver_work_begin(gpu, future, &c->work);
     return future;
 }
 
