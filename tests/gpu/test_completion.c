@@ -435,6 +435,8 @@ START_TEST(a_loop_that_is_armed_by_its_program)
     double begin = test_now();
     while (culvert_status(future) == CULVERT_PENDING) {
         seconds = culvert_loop_arm(f.loop);
+        if (culvert_status(future) != CULVERT_PENDING)
+            break; /* the end was seen in there, and nothing is pending any more */
         ck_assert_double_lt(seconds, 1.0);
         test_sleep(seconds);
         ev_run(f.ev, EVRUN_NOWAIT);
