@@ -12,7 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$root"
 
-documents=$(find README.md CHANGELOG.md docs -name '*.md' | sort)
+documents=$(find ./*.md docs -name '*.md' | sed 's,^\./,,' | sort)
 snippets=$(find docs/snippets -type f | sort | paste -sd " " -)
 status=0
 
