@@ -46,7 +46,7 @@ need_packages() {
 # shellcheck disable=SC2034
 build_packages=(cmake ninja-build gcc g++ libc6-dev binutils libev-dev)
 # shellcheck disable=SC2034
-test_packages=(check pkg-config openssl libssl-dev python3 uthash-dev libuv1-dev)
+test_packages=(check pkg-config openssl libssl-dev python3 uthash-dev libuv1-dev shellcheck)
 
 # use_deps_prefix: libraries unpacked into CULVERT_DEPS_PREFIX (by `dpkg -x`) are found by the build and
 # by the programs.

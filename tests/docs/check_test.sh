@@ -111,6 +111,8 @@ edit docs/guide.md 's/^    return 1/  return 1/'
 notices 'differs from docs/snippets/a.c: call'
 edit docs/guide.md '/return 1/d'
 notices 'differs from docs/snippets/a.c: call'
+# The backquotes are those of the document.
+# shellcheck disable=SC2016
 edit docs/guide.md '11s/^```$/more\n```/'
 notices 'which has: nothing more'
 edit docs/guide.md 's/a.c: call/a.c: caal/'

@@ -28,7 +28,7 @@ judge() {
     for file in "$@"; do
         cat "$file"
         echo
-    done | tr -cs A-Za-z '\n' | tr A-Z a-z | grep . | sort | uniq -c | sort -k1,1nr -k2 || true
+    done | tr -cs '[:alpha:]' '\n' | tr '[:upper:]' '[:lower:]' | grep . | sort | uniq -c | sort -k1,1nr -k2 || true
 }
 
 # same WHAT OPTIONS -- FILE...: the program and the tools say the same.
