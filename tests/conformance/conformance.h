@@ -19,10 +19,11 @@
 #include <stdint.h>
 
 enum {
-    CONF_BARE = 1,      /* the driver is open, and nothing else has been done */
-    CONF_ONE_QUEUE = 2, /* with CUDA_DEVICE_MAX_CONNECTIONS=1 */
-    CONF_32_QUEUES = 8, /* with 32; otherwise it is not set, which means 8 */
-    CONF_EXITS = 4      /* ends the process itself, with status 0 if all is well */
+    CONF_BARE = 1,         /* the driver is open, and nothing else has been done */
+    CONF_ONE_QUEUE = 2,    /* with CUDA_DEVICE_MAX_CONNECTIONS=1 */
+    CONF_32_QUEUES = 8,    /* with 32; otherwise it is not set, which means 8 */
+    CONF_TWO_DEVICES = 16, /* the simulator has two; a machine may have one */
+    CONF_EXITS = 4         /* ends the process itself, with status 0 if all is well */
 };
 
 struct row {
@@ -35,7 +36,8 @@ struct row {
 extern const struct row conf_blocking_rows[], conf_queue_rows[], conf_event_rows[],
     conf_stream_rows[], conf_copy_rows[], conf_memory_rows[], conf_launch_rows[],
     conf_launch_kind_rows[], conf_image_rows[], conf_host_function_rows[], conf_context_rows[],
-    conf_sticky_rows[], conf_capture_rows[], conf_graph_rows[], conf_process_rows[];
+    conf_sticky_rows[], conf_capture_rows[], conf_graph_rows[], conf_process_rows[],
+    conf_peer_rows[];
 
 /* The driver, and what the setup has made. */
 extern const culvert__driver *d;

@@ -45,6 +45,34 @@ static void registered_source(void)
     free((void *)from);
 }
 
+/* That touching registrations are not one is an assumption: the documentation speaks only of regions
+ * that are registered in part. */
+static void across_registrations(void)
+{
+    enum { PAGE = 4096 };
+    struct CUstream_st *s = conf_stream();
+    culvert__CUdeviceptr there = conf_device(PAGE);
+    char *memory = aligned_alloc(PAGE, 3 * PAGE), *middle = memory + PAGE - 8;
+    memset(memory, 0, 3 * PAGE);
+    NEED(d->cuMemHostRegister(memory, PAGE, CULVERT__CU_MEMHOSTREGISTER_DEVICEMAP));
+    NEED(d->cuMemHostRegister(memory + PAGE, PAGE, CULVERT__CU_MEMHOSTREGISTER_DEVICEMAP));
+    conf_result("up to the end", d->cuMemcpyHtoDAsync(there, middle, 8, s), 0);
+    conf_result("upload across", d->cuMemcpyHtoDAsync(there, middle, 16, s),
+                CULVERT__CUDA_ERROR_INVALID_VALUE);
+    conf_result("download across", d->cuMemcpyDtoHAsync(middle, there, 16, s),
+                CULVERT__CUDA_ERROR_INVALID_VALUE);
+    conf_result("fill up to the end", d->cuMemsetD8Async((uintptr_t)middle, 5, 8, s), 0);
+    conf_result("fill across", d->cuMemsetD8Async((uintptr_t)middle, 6, 16, s),
+                CULVERT__CUDA_ERROR_INVALID_VALUE);
+    conf_result("upload past the second", d->cuMemcpyHtoDAsync(there, memory + 2 * PAGE - 8, 16, s),
+                CULVERT__CUDA_ERROR_INVALID_VALUE);
+    NEED(d->cuStreamSynchronize(s));
+    conf_range("the last byte", middle[7], 5, 5);
+    NEED(d->cuMemHostUnregister(memory));
+    NEED(d->cuMemHostUnregister(memory + PAGE));
+    free(memory);
+}
+
 static void pageable_source(void)
 {
     struct CUstream_st *s = conf_stream();
@@ -247,6 +275,7 @@ static void values(void)
 const struct row conf_copy_rows[] = {
     {"a pinned source is read when the copy runs", pinned_source, 0},
     {"so is a registered one", registered_source, 0},
+    {"copies and fills across touching registrations", across_registrations, 0},
     {"a pageable source is read at the call (case 61)", pageable_source, 0},
     {"nothing to copy is success (case 91)", nothing_to_copy, 0},
     {"unknown addresses are refused", unknown_addresses, 0},

@@ -160,6 +160,44 @@ static void many_attributes(void)
     conf_true("the host pointer is the pointer itself", host == &here);
 }
 
+static void attributes_of(culvert__CUdeviceptr address, int type, void *host)
+{
+    int is = 7, ordinal = 7, managed = 7;
+    struct CUctx_st *ctx = NULL;
+    void *pointer = &is;
+    culvert__CUdeviceptr device = 7;
+    culvert__CUpointer_attribute which[] = {CULVERT__CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                            CULVERT__CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                            CULVERT__CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                            CULVERT__CU_POINTER_ATTRIBUTE_CONTEXT,
+                                            CULVERT__CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                                            CULVERT__CU_POINTER_ATTRIBUTE_HOST_POINTER};
+    void *data[] = {&is, &ordinal, &managed, &ctx, &device, &pointer};
+    conf_result("cuPointerGetAttributes", d->cuPointerGetAttributes(6, which, data, address), 0);
+    conf_range("type", is, type, type);
+    conf_range("ordinal", ordinal, type ? 0 : -2, type ? 0 : -2);
+    conf_range("managed", managed, 0, 0);
+    conf_true("context", ctx == (type ? conf_context : NULL));
+    conf_true("device pointer", device == (type ? address : 0));
+    conf_true("host pointer", pointer == host);
+}
+
+static void kinds_of_memory(void)
+{
+    char *memory = aligned_alloc(4096, 4096), *pinned = (char *)conf_pinned(4096);
+    conf_note("device");
+    attributes_of(conf_device(4096) + 8, CULVERT__CU_MEMORYTYPE_DEVICE, NULL);
+    conf_note("pinned");
+    attributes_of((uintptr_t)(pinned + 8), CULVERT__CU_MEMORYTYPE_HOST, pinned + 8);
+    conf_note("ordinary");
+    attributes_of((uintptr_t)(memory + 8), 0, memory + 8);
+    NEED(d->cuMemHostRegister(memory, 4096, CULVERT__CU_MEMHOSTREGISTER_DEVICEMAP));
+    conf_note("registered");
+    attributes_of((uintptr_t)(memory + 8), CULVERT__CU_MEMORYTYPE_HOST, memory + 8);
+    NEED(d->cuMemHostUnregister(memory));
+    free(memory);
+}
+
 static void pools(void)
 {
     struct CUstream_st *s = conf_stream();
@@ -200,6 +238,7 @@ const struct row conf_memory_rows[] = {
     {"device addresses of pinned memory", device_pointers, 0},
     {"attributes of addresses", attributes, 0},
     {"several attributes at once", many_attributes, 0},
+    {"attributes of each kind of memory at once", kinds_of_memory, 0},
     {"memory pools", pools, 0},
     {0},
 };

@@ -23,7 +23,7 @@ static const struct row *const tables[] = {
     conf_blocking_rows, conf_queue_rows,         conf_event_rows,   conf_stream_rows,
     conf_copy_rows,     conf_memory_rows,        conf_launch_rows,  conf_launch_kind_rows,
     conf_image_rows,    conf_host_function_rows, conf_context_rows, conf_sticky_rows,
-    conf_capture_rows,  conf_graph_rows,         conf_process_rows,
+    conf_capture_rows,  conf_graph_rows,         conf_process_rows, conf_peer_rows,
 };
 
 static const struct row *rows[MAX_ROWS];
@@ -88,6 +88,8 @@ static pid_t start(int row, int *out)
             setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
         else
             unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+        if (rows[row]->flags & CONF_TWO_DEVICES)
+            setenv("CULVERT_SIM_DEVICES", "2", 1);
         unsetenv("CUDA_MODULE_LOADING");
         do_not_linger();
         execl("/proc/self/exe", "test_conformance", "--row", number, (char *)NULL);
